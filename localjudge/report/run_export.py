@@ -137,7 +137,7 @@ class _RunTable:
         outcomes: Iterable[tuple[RowOutcome, _Texts]]
         if with_texts:
             text_names, outcomes = with_text_columns(
-                folder, manifest, rows=lambda: read_row_outcomes(folder), taken=names
+                folder, manifest, rows=lambda: read_row_outcomes(folder), other_columns=names
             )
             names += text_names
         else:

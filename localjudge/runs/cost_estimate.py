@@ -32,7 +32,14 @@ class CostEstimate:
 
     @classmethod
     def from_run(
-        cls, judge: Judge, plan: RunPlan, tasks: TaskStream, summary: Summary, folder: Path, rate: float | None
+        cls,
+        judge: Judge,
+        plan: RunPlan,
+        *,
+        tasks: TaskStream,
+        summary: Summary,
+        folder: Path,
+        rate: float | None,
     ) -> CostEstimate:
         """Return the estimate from a complete dry run. Duplicate rows are judged once.
 
@@ -44,29 +51,49 @@ class CostEstimate:
             folder: the run directory of the dry run.
             rate: rows/s of the real engine, as measured; None if it is not known.
         """
-        context = f"the context of {judge.context:,} tokens" if judge.context else "the context"
-        answer, prompts = judge.decoding.max_tokens, max(1, tasks.prompts)
-        of_all, of_instruction = tasks.of_all / prompts, tasks.of_instruction / prompts
-        behind = judge.task_builder.tokens_around[1] if tasks.prompts else 0
-        of_row = tasks.tokens / prompts - of_all - of_instruction - behind
-        lines = sum(file.stat().st_size for file in folder.glob("*.jsonl"))
-        disk = 2 * lines + plan.scratch_bytes + tasks.scratch_bytes  # sorting writes the lines a second time
+        max_answer = judge.decoding.max_tokens
+        disk = _bytes_written(folder, plan, tasks=tasks)
         free = shutil.disk_usage(folder).free
+        context = "the context"
+        if judge.context:
+            context = f"the context of {judge.context:,} tokens"
+        time = _MEASURE
+        if rate:
+            time = f"{hours(plan.different / rate)} at this rate"
         quantities = {
             "rows": f"{plan.rows:,}, of which {plan.different:,} differ; {plan.groups:,} prefixes",
             "cannot be judged": f"{summary.failed:,}; {tasks.too_long:,} rows exceed {context}",
             "prompts": f"{tasks.prompt_tokens:,} tokens, {tasks.prompt_tokens / max(1, plan.rows):,.0f} in the "
             f"mean, {tasks.longest:,} the longest",
             "computed": f"{tasks.tokens - tasks.shared_tokens:,} of them with a prefix cache",
-            "each prompt": f"{of_all:,.0f} tokens of all rows, {of_instruction:,.0f} of its instruction's "
-            f"rows, {of_row:,.0f} of its own, {behind:,.0f} of the rubric after it",
-            "answers": f"at most {answer * plan.different:,} tokens, {answer:,} each",
+            "each prompt": _parts_of_prompt(judge, tasks),
+            "answers": f"at most {max_answer * plan.different:,} tokens, {max_answer:,} each",
             "disk": f"{file_size(disk)} while it runs; {file_size(free)} are free",
-            "time": f"{hours(plan.different / rate)} at this rate" if rate else _MEASURE,
+            "time": time,
         }
-        if hint := judge.task_builder.order_hint(tasks.tokens / prompts):
+        hint = judge.task_builder.order_hint(tasks.tokens / max(1, tasks.prompts))
+        if hint:
             quantities["slow"] = hint
-        return cls(quantities, disk < free)
+        return cls(quantities, fits_disk=disk < free)
 
     def __str__(self) -> str:
-        return "\n".join(f"{subject:<17} {said}" for subject, said in self.quantities.items())
+        return "\n".join(f"{subject:<17} {quantity}" for subject, quantity in self.quantities.items())
+
+
+def _parts_of_prompt(judge: Judge, tasks: TaskStream) -> str:
+    """Return the tokens of a prompt on average, by the rows that share them."""
+    prompts = max(1, tasks.prompts)
+    of_all_rows = tasks.of_all / prompts
+    of_instruction = tasks.of_instruction / prompts
+    after_row = judge.task_builder.tokens_around[1] if tasks.prompts else 0
+    of_row = tasks.tokens / prompts - of_all_rows - of_instruction - after_row
+    return (
+        f"{of_all_rows:,.0f} tokens of all rows, {of_instruction:,.0f} of its instruction's rows, "
+        f"{of_row:,.0f} of its own, {after_row:,.0f} of the rubric after it"
+    )
+
+
+def _bytes_written(folder: Path, plan: RunPlan, *, tasks: TaskStream) -> int:
+    """Return the size of the files of a run and of its scratch files, in bytes."""
+    lines = sum(file.stat().st_size for file in folder.glob("*.jsonl"))
+    return 2 * lines + plan.scratch_bytes + tasks.scratch_bytes  # sorting writes the lines a second time

@@ -90,14 +90,14 @@ class RepeatedRow(BaseModel):
     @classmethod
     def of(cls, first: RowOutcome, again: RowOutcome) -> Self:
         """Return a row with both outcomes."""
-        pairs = zip(first.judged, again.prompts, strict=True)
+        prompts = zip(first.judged, again.prompts, strict=True)
         return cls(
             id=first.id,
             systems=list(first.systems),
             group=first.first.group or first.id,
-            prompts=[RepeatedPrompt.of(before, now) for before, now in pairs],
-            values=_both(first, again, VALUE),
-            expected=_both(first, again, EXPECTED),
+            prompts=[RepeatedPrompt.of(first_outcome, new_outcome) for first_outcome, new_outcome in prompts],
+            values=_numbers_of_both(first, again, kind=VALUE),
+            expected=_numbers_of_both(first, again, kind=EXPECTED),
         )
 
     @property
@@ -112,13 +112,18 @@ class RepeatedRow(BaseModel):
 
     def belongs_to(self, row: RowOutcome) -> bool:
         """Return whether it is this row of a run, with the outcome that it has there now."""
-        there = [(prompt.key, prompt.scores) for prompt in row.judged]
-        if there != [(prompt.key, prompt.first) for prompt in self.prompts]:
+        scores_of_row = [(prompt.key, prompt.scores) for prompt in row.judged]
+        first_scores = [(prompt.key, prompt.first) for prompt in self.prompts]
+        if scores_of_row != first_scores:
             return False
-        found = {(kind, name): number for kind, name, number in row.numbers()}
-        of_values = all(found.get((VALUE, name)) == first for name, (first, _) in self.values.items())
-        of_expected = all(found.get((EXPECTED, name)) == first for name, (first, _) in self.expected.items())
-        return of_values and of_expected
+        numbers = {(kind, name): number for kind, name, number in row.numbers()}
+        for name, (first, _) in self.values.items():
+            if numbers.get((VALUE, name)) != first:
+                return False
+        for name, (first, _) in self.expected.items():
+            if numbers.get((EXPECTED, name)) != first:
+                return False
+        return True
 
     def numbers(self, expected: bool) -> Mapping[str, tuple[float, float]]:
         """Return the numbers of the row in both judgings, by column.
@@ -129,16 +134,28 @@ class RepeatedRow(BaseModel):
         return self.expected if expected else self.values
 
 
-def _both(first: RowOutcome, again: RowOutcome, kind: str) -> dict[str, tuple[float, float]]:
-    """Return the numbers that a row has in both judgings, by column; those of tags are left out."""
+def _numbers_of_both(first: RowOutcome, again: RowOutcome, *, kind: str) -> dict[str, tuple[float, float]]:
+    """Return the numbers that a row has in both judgings, by column; those of tags are left out.
+
+    Args:
+        first: the outcome of the row in the run.
+        again: its outcome when it was judged again.
+        kind: the kind of the numbers, as `RowOutcome.numbers` has it.
+    """
     if again.error is not None:
         return {}
-    now = {name: number for each, name, number in again.numbers() if each == kind}
+    first_numbers = _numbers_of_kind(first, kind)
+    new_numbers = _numbers_of_kind(again, kind)
     return {
-        name: (number, now[name])
-        for each, name, number in first.numbers()
-        if each == kind and name in now and not name.startswith(TAG)
+        name: (number, new_numbers[name])
+        for name, number in first_numbers.items()
+        if name in new_numbers and not name.startswith(TAG)
     }
+
+
+def _numbers_of_kind(outcome: RowOutcome, kind: str) -> dict[str, float]:
+    """Return the numbers of a row of one kind, by column."""
+    return {name: number for number_kind, name, number in outcome.numbers() if number_kind == kind}
 
 
 @dataclass(frozen=True, slots=True)
@@ -196,21 +213,30 @@ class Noise:
             rows: the rows.
             columns: the numbers of a row, as `Rubric.row_columns` has them.
         """
-        every = list(rows)
-        compared = [row for row in every if not row.failed]
-        prompts = [prompt for row in compared for prompt in row.prompts]
-        changed: Counter[str] = Counter()
-        for prompt in prompts:
-            changed.update({name: int(prompt.again[name] != value) for name, value in prompt.first.items()})
+        all_rows = list(rows)
+        compared = [row for row in all_rows if not row.failed]
+        prompts = 0
+        changed_values: Counter[str] = Counter()
+        changed_rows = 0
+        changed_rationales = 0
+        for row in compared:
+            prompts += len(row.prompts)
+            for prompt in row.prompts:
+                for name, value in prompt.first.items():
+                    changed_values[name] += int(prompt.again[name] != value)
+            if any(prompt.first != prompt.again for prompt in row.prompts):
+                changed_rows += 1
+            if any(prompt.changed_texts for prompt in row.prompts):
+                changed_rationales += 1
         return cls(
             rows=len(compared),
-            failed=len(every) - len(compared),
+            failed=len(all_rows) - len(compared),
             instructions=len({row.group for row in compared}),
             columns={column.name: _column_noise(compared, column) for column in columns},
-            values=len(prompts),
-            changed=dict(changed),
-            changed_rows=sum(any(each.first != each.again for each in row.prompts) for row in compared),
-            changed_rationales=sum(any(each.changed_texts for each in row.prompts) for row in compared),
+            values=prompts,
+            changed=dict(changed_values),
+            changed_rows=changed_rows,
+            changed_rationales=changed_rationales,
         )
 
     def as_dict(self) -> dict[str, Any]:
@@ -220,13 +246,14 @@ class Noise:
 
 def _column_noise(rows: Sequence[RepeatedRow], column: ScoreColumn) -> ColumnNoise:
     """Return the noise of a column: that of the expected scores if all rows have one."""
-    name, width = column.name, column.highest - column.lowest
-    with_value = [row for row in rows if name in row.values]
-    is_expected = all(name in row.expected for row in with_value)
+    name = column.name
+    width = column.highest - column.lowest
+    rows_with_value = [row for row in rows if name in row.values]
+    all_expected = all(name in row.expected for row in rows_with_value)
     return ColumnNoise(
-        expected=is_expected,
+        expected=all_expected,
         width=width,
-        change=column_change(with_value, name, expected=is_expected, width=width),
+        change=column_change(rows_with_value, name, expected=all_expected, width=width),
     )
 
 
@@ -239,12 +266,15 @@ def column_change(rows: Sequence[RepeatedRow], column: str, *, expected: bool, w
         expected: as for `RepeatedRow.numbers`.
         width: the width of its scale. (The score of a checklist can move further, by its negative points.)
     """
-    numbered = [row for row in rows if column in row.numbers(expected)]
-    both: Floats = np.array([row.numbers(expected)[column] for row in numbered], dtype=np.float64)
-    both = both.reshape(-1, 2)
-    groups: Integers = np.unique([row.group for row in numbered], return_inverse=True)[1]
-    widest = max(width, float(np.abs(both[:, 1] - both[:, 0]).max(initial=0.0)))
-    return absolute_change(both[:, 0], both[:, 1], groups, widest)
+    numbered = [row for row in rows if column in row.numbers(expected=expected)]
+    numbers: Floats = np.array([row.numbers(expected=expected)[column] for row in numbered], dtype=np.float64)
+    numbers = numbers.reshape(-1, 2)
+    first = numbers[:, 0]
+    again = numbers[:, 1]
+    groups: Integers
+    _, groups = np.unique([row.group for row in numbered], return_inverse=True)
+    largest_change = float(np.abs(again - first).max(initial=0.0))
+    return absolute_change(first, again, group=groups, width=max(width, largest_change))
 
 
 def encoded_rows(rows: Iterable[RepeatedRow]) -> Iterator[bytes]:
@@ -262,14 +292,14 @@ def read_noise_lines(folder: Path) -> list[RepeatedRow]:
     file = folder / NOISE
     if not file.exists():
         return []
-    found = []
+    rows = []
     try:
         with file.open("rb") as stream:
             for line in stream:
-                found.append(RepeatedRow.model_validate_json(line))
+                rows.append(RepeatedRow.model_validate_json(line))
     except (OSError, ValueError):
         raise RunMismatchError(
-            f"{file}:{len(found) + 1}: not a line of a row that was judged again, or damaged; delete the file, "
+            f"{file}:{len(rows) + 1}: not a line of a row that was judged again, or damaged; delete the file, "
             "and the same score command measures the noise again"
         ) from None
-    return found
+    return rows

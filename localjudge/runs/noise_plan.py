@@ -13,8 +13,9 @@ from localjudge.runs.repeat import RowSample
 LEAST_ROWS = 800
 """Number of rows of a run from which some are judged again by default."""
 SHARE_IN_PERCENT = 2
+"""The share of the rows that are judged again by default."""
 MOST_ROWS = 200
-"""The share of the rows that are judged again by default, and their largest number."""
+"""The largest number of rows that are judged again by default."""
 
 
 class NoisePlan:
@@ -31,12 +32,11 @@ class NoisePlan:
         seed: the seed of the sample.
     """
 
-    def __init__(self, folder: Path, asked: int | None, engine: str, seed: int) -> None:
-        self._asked = 0 if engine == DRY_RUN else asked
-        if self._asked is None and engine == SERVER:
-            self._asked = 0
-        most = MOST_ROWS if self._asked is None else self._asked
-        self._sample = RowSample(most, seed)
+    def __init__(self, folder: Path, asked: int | None, *, engine: str, seed: int) -> None:
+        if engine == DRY_RUN or (engine == SERVER and asked is None):
+            asked = 0
+        self._asked = asked
+        self._sample = RowSample(most=MOST_ROWS if asked is None else asked, seed=seed)
         try:
             earlier = read_noise_lines(folder)
         except RunMismatchError:  # a damaged file is measured again
@@ -59,15 +59,19 @@ class NoisePlan:
             return self._sample.first(self._asked)
         if self._sample.rows < LEAST_ROWS:
             return []
-        return self._sample.first(min(MOST_ROWS, self._sample.rows * SHARE_IN_PERCENT // 100))
+        size = min(MOST_ROWS, self._sample.rows * SHARE_IN_PERCENT // 100)
+        return self._sample.first(size)
 
     @property
     def measured(self) -> list[RepeatedRow]:
         """The rows that an earlier start judged again, if these are the rows of the run still; else none."""
         are_confirmed = self._confirmed == self._earlier.keys()
         are_enough = all(_keys(row) in self._earlier for row in self.chosen)
-        return [*self._earlier.values()] if are_confirmed and are_enough else []
+        if not are_confirmed or not are_enough:
+            return []
+        return list(self._earlier.values())
 
 
 def _keys(row: RowOutcome) -> tuple[str, ...]:
+    """Return the keys of the judgements of a row's prompts."""
     return tuple(prompt.key for prompt in row.prompts)

@@ -16,7 +16,9 @@ from localjudge.modes.row_outcome import Join, RowOutcome
 from localjudge.records import Judgement, Outcome
 from localjudge.records.keys import row_key, settings_digest
 from localjudge.records.outcome_columns import without_objects
+from localjudge.rubrics.aspect import Aspect
 from localjudge.rubrics.rubric import Rubric
+from localjudge.rubrics.score_column import ScoreColumn
 from localjudge.runs.journal import read_journal
 from localjudge.runs.noise import Noise, RepeatedRow, read_noise_lines
 from localjudge.runs.notices import is_dry_run, notices
@@ -27,6 +29,9 @@ from localjudge.runs.run_state import RunState
 from localjudge.runs.warning_signs import WarningSigns
 
 _ROUNDING = 1e-3
+"""The largest error of a number in a line, which is rounded."""
+_BLOCK = 2**20
+"""The number of bytes that are read at once."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +93,7 @@ class RecordedRun:
         Raises:
             UsageError: pandas is not installed, or the inputs are missing or have changed.
         """
-        lines = self._with_texts() if with_texts else self._lines()
+        lines = self._lines_with_texts() if with_texts else self._lines()
         return _library("pandas").DataFrame.from_records(list(lines))
 
     def to_polars(self) -> Any:
@@ -97,7 +102,7 @@ class RecordedRun:
         Raises:
             UsageError: Polars is not installed.
         """
-        lines = [*map(without_objects, self._lines())]
+        lines = [without_objects(line) for line in self._lines()]
         return _library("polars").DataFrame(lines, infer_schema_length=None)
 
     def to_arrow(self) -> Any:
@@ -106,31 +111,40 @@ class RecordedRun:
         Raises:
             UsageError: PyArrow is not installed.
         """
-        lines = [*map(without_objects, self._lines())]
+        lines = [without_objects(line) for line in self._lines()]
         return _library("pyarrow").Table.from_pylist(lines, self._mode.schema(self.rubric.columns))
 
     @property
     def _mode(self) -> Mode[Any]:
+        """The mode of the rows of a table."""
         return self.rubric.mode if self.joined else ONE_ROW_PER_PROMPT
 
     def _rows(self) -> Iterator[RowOutcome]:
         """Yield what has a line in a table."""
         manifest = read_manifest(self.folder)
-        join = manifest.join() if self.joined else ONE_ROW_PER_PROMPT.join(self.rubric.aspects, 1)
+        if self.joined:
+            join = manifest.join()
+        else:
+            join = ONE_ROW_PER_PROMPT.join(self.rubric.aspects, prompts=1)
         yield from join.all(read_outcomes(self.folder, manifest))
         self._refuse_change()
 
     def _refuse_change(self) -> None:
+        """Check that no start has changed the run since it was loaded."""
         self.state.refuse_change("load it again with load_run")
 
     def _lines(self) -> Iterator[dict[str, Any]]:
-        return (row.line(self.rubric.columns) for row in self._rows())
+        """Yield the lines of a table."""
+        for row in self._rows():
+            yield row.line(self.rubric.columns)
 
-    def _with_texts(self) -> Iterator[dict[str, Any]]:
+    def _lines_with_texts(self) -> Iterator[dict[str, Any]]:
+        """Yield the lines of a table, each with the texts of its row."""
         manifest = read_manifest(self.folder)
-        taken = self._mode.column_names(self.rubric.columns)
-        _, rows = with_text_columns(self.folder, manifest, self._rows, taken)
-        return (row.line(self.rubric.columns) | texts for row, texts in rows)
+        other_columns = self._mode.column_names(self.rubric.columns)
+        _, rows = with_text_columns(self.folder, manifest, rows=self._rows, other_columns=other_columns)
+        for row, texts in rows:
+            yield row.line(self.rubric.columns) | texts
 
 
 def load_run(folder: str | Path) -> RecordedRun:
@@ -153,6 +167,11 @@ def load_run(folder: str | Path) -> RecordedRun:
 
 
 def _library(name: str) -> Any:
+    """Return the module of a library of tables.
+
+    Raises:
+        UsageError: it is not installed.
+    """
     try:
         return import_module(name)
     except ImportError:
@@ -170,9 +189,12 @@ def read_outcomes(folder: Path, manifest: RunManifest | None = None) -> Iterator
         RunMismatchError: the folder is not a run directory, or a line does not belong to the run: it is
             damaged, outside the scale, or made with other settings than `run.json` has.
     """
-    manifest = manifest or read_manifest(folder)
-    file, rubric = folder / JUDGEMENTS, manifest.rubric
-    settings, problem_of = settings_digest(manifest.settings.as_dict()), validity(rubric)
+    if manifest is None:
+        manifest = read_manifest(folder)
+    file = folder / JUDGEMENTS
+    rubric = manifest.rubric
+    settings = settings_digest(manifest.settings.as_dict())
+    problem_of = validity(rubric)
     has_row_keys = manifest.jury is None  # a jury's keys are computed from the jurors' keys
     for number, (_, outcome) in enumerate(read_journal(file, rubric.columns), 1):
         if has_row_keys and outcome.digest and outcome.key != _key(settings, outcome.digest):
@@ -181,9 +203,13 @@ def read_outcomes(folder: Path, manifest: RunManifest | None = None) -> Iterator
                 "another run or was edited; if this line is wrong, delete it, and the same score command "
                 "judges its row again"
             )
-        if isinstance(outcome, Judgement) and (problem := problem_of(outcome)):
-            advice = "delete this line, and the same score command judges its row again"
-            raise RunMismatchError(f"{file}:{number}: {problem}; {advice}")
+        if isinstance(outcome, Judgement):
+            problem = problem_of(outcome)
+            if problem is not None:
+                raise RunMismatchError(
+                    f"{file}:{number}: {problem}; delete this line, and the same score command judges its row "
+                    "again"
+                )
         yield outcome
 
 
@@ -192,7 +218,8 @@ def read_row_outcomes(folder: Path, manifest: RunManifest | None = None) -> Iter
 
     The arguments and errors are those of `read_outcomes`.
     """
-    manifest = manifest or read_manifest(folder)
+    if manifest is None:
+        manifest = read_manifest(folder)
     return manifest.join().all(read_outcomes(folder, manifest))
 
 
@@ -206,14 +233,15 @@ def numbered_row_outcomes(
         manifest: its manifest.
         join: joins the outcomes of prompts; None for the join of the run's rows.
     """
-    join, lines = join or manifest.join(), dict[int | None, int]()
-    for line, prompt in enumerate(read_outcomes(folder, manifest)):
-        lines[prompt.row] = line
-        if (outcome := join.add(prompt)) is not None:
-            yield (
-                tuple(lines.pop(row) for row in dict.fromkeys(each.row for each in outcome.prompts)),
-                outcome,
-            )
+    if join is None:
+        join = manifest.join()
+    line_numbers: dict[int | None, int] = {}
+    for line_number, prompt_outcome in enumerate(read_outcomes(folder, manifest)):
+        line_numbers[prompt_outcome.row] = line_number
+        outcome = join.add(prompt_outcome)
+        if outcome is not None:
+            prompt_numbers = dict.fromkeys(prompt.row for prompt in outcome.prompts)
+            yield tuple(line_numbers.pop(number) for number in prompt_numbers), outcome
 
 
 def refuse_single(folder: Path, rubric: Rubric) -> None:
@@ -222,30 +250,64 @@ def refuse_single(folder: Path, rubric: Rubric) -> None:
 
 
 def _key(settings: bytes, digest: str) -> str | None:
+    """Return the key of a row's judgement; None if the digest is not one.
+
+    Args:
+        settings: the digest of the settings, 32 bytes.
+        digest: the digest of the row, in hex.
+    """
     try:
         return row_key(settings, bytes.fromhex(digest))
     except ValueError:
         return None
 
 
+@dataclass(frozen=True, slots=True)
+class _ColumnLimits:
+    """What a score column allows.
+
+    Attributes:
+        column: the column.
+        aspect: its aspect.
+        lowest, highest: the limits of an expected score.
+    """
+
+    column: ScoreColumn
+    aspect: Aspect
+    lowest: float
+    highest: float
+
+
 def validity(rubric: Rubric) -> Callable[[Judgement], str | None]:
     """Return a function that says why the rubric does not allow a judgement; None if it does."""
-    counts = {name: len(aspect.values) for name, aspect in rubric.aspects.items()}
-    columns = [
-        (column, rubric.aspects[column.aspect], column.lowest - _ROUNDING, column.highest + _ROUNDING)
+    value_counts = {name: len(aspect.values) for name, aspect in rubric.aspects.items()}
+    limits_of_columns = [
+        _ColumnLimits(
+            column=column,
+            aspect=rubric.aspects[column.aspect],
+            lowest=column.lowest - _ROUNDING,
+            highest=column.highest + _ROUNDING,
+        )
         for column in rubric.score_columns
     ]
 
     def problem_of(judgement: Judgement) -> str | None:
-        for name, shares in judgement.probabilities.items():
-            if len(shares) != counts[name] or min(shares) < -_ROUNDING or abs(sum(shares) - 1) > _ROUNDING:
-                return f"{name}_probabilities are not {counts[name]} probabilities whose sum is 1"
-        for column, aspect, low, high in columns:
-            value, expected = judgement.scores[column.aspect], column.expected(judgement)
-            if value not in column.numbers or type(value) is not aspect.kind:
-                return f"{column.aspect} is not one of its values ({aspect})"
-            if expected is not None and not low <= expected <= high:
-                return f"{column.aspect}_expected is beyond its values ({aspect})"
+        for name, probabilities in judgement.probabilities.items():
+            count = value_counts[name]
+            if (
+                len(probabilities) != count
+                or min(probabilities) < -_ROUNDING
+                or abs(sum(probabilities) - 1) > _ROUNDING
+            ):
+                return f"{name}_probabilities are not {count} probabilities whose sum is 1"
+        for limits in limits_of_columns:
+            name = limits.column.aspect
+            value = judgement.scores[name]
+            if value not in limits.column.numbers or type(value) is not limits.aspect.kind:
+                return f"{name} is not one of its values ({limits.aspect})"
+            expected = limits.column.expected(judgement)
+            if expected is not None and not limits.lowest <= expected <= limits.highest:
+                return f"{name}_expected is beyond its values ({limits.aspect})"
         return None
 
     return problem_of
@@ -276,7 +338,9 @@ def read_repeated_rows(folder: Path) -> list[RepeatedRow]:
     if not is_complete(folder):
         return []
     summary = json.loads((folder / SUMMARY).read_text(encoding="utf-8"))
-    return read_noise_lines(folder) if summary.get("noise") else []
+    if not summary.get("noise"):
+        return []
+    return read_noise_lines(folder)
 
 
 def lacks_noise(folder: Path) -> bool:
@@ -294,7 +358,9 @@ def read_noise(folder: Path, manifest: RunManifest) -> Noise | None:
         RunMismatchError: `noise.jsonl` is damaged.
     """
     rows = read_repeated_rows(folder)
-    return Noise.from_rows(rows, manifest.rubric.row_columns) if rows else None
+    if not rows:
+        return None
+    return Noise.from_rows(rows, manifest.rubric.row_columns)
 
 
 def count_lines(folder: Path) -> int:
@@ -302,8 +368,11 @@ def count_lines(folder: Path) -> int:
     file = folder / JUDGEMENTS
     if not file.is_file():
         return 0
+    lines = 0
     with file.open("rb") as stream:
-        return sum(piece.count(b"\n") for piece in iter(lambda: stream.read(2**20), b""))
+        while block := stream.read(_BLOCK):
+            lines += block.count(b"\n")
+    return lines
 
 
 def read_notices(folder: Path) -> tuple[str, ...]:
@@ -314,14 +383,17 @@ def read_notices(folder: Path) -> tuple[str, ...]:
     Raises:
         RunMismatchError: the folder holds no run that this version can read.
     """
-    manifest, complete = read_manifest(folder), is_complete(folder)
-    found = _notices(folder, manifest, complete=complete)
+    manifest = read_manifest(folder)
+    complete = is_complete(folder)
+    run_notices = _notices(folder, manifest, complete=complete)
     if is_dry_run(manifest):
-        return found
-    signs = _stored_signs(folder) if complete else None
+        return run_notices
+    signs = None
+    if complete:
+        signs = _stored_signs(folder)
     if signs is None:
         signs = _signs_in_lines(folder, manifest)
-    return tuple(dict.fromkeys(found + signs))
+    return tuple(dict.fromkeys(run_notices + signs))
 
 
 def notices_of_run(folder: Path) -> tuple[str, ...]:
@@ -334,13 +406,17 @@ def notices_of_run(folder: Path) -> tuple[str, ...]:
 
 
 def _notices(folder: Path, manifest: RunManifest, *, complete: bool) -> tuple[str, ...]:
-    rows = candidates_cut = 0
+    """Return the notices of a run; its lines are read only if a notice can follow from them."""
+    rows = 0
+    candidates_cut = 0
     settings = manifest.settings
-    if not complete or settings.on_overflow != "fail" or settings.max_result_tokens is not None:
+    cuts_candidates = settings.on_overflow != "fail" or settings.max_result_tokens is not None
+    if not complete or cuts_candidates:
         for outcome in read_outcomes(folder):
             rows += 1
-            candidates_cut += isinstance(outcome, Judgement) and outcome.candidate_cut > 0
-    return notices(manifest, complete, rows, candidates_cut)
+            if isinstance(outcome, Judgement) and outcome.candidate_cut > 0:
+                candidates_cut += 1
+    return notices(manifest, complete=complete, rows=rows, candidates_cut=candidates_cut)
 
 
 def _stored_signs(folder: Path) -> tuple[str, ...] | None:
@@ -353,7 +429,7 @@ def _stored_signs(folder: Path) -> tuple[str, ...] | None:
 
 def _signs_in_lines(folder: Path, manifest: RunManifest) -> tuple[str, ...]:
     """Return the warning signs in the lines of a run."""
-    signs = WarningSigns(manifest.rubric, manifest.mass_is_lower_bound)
+    signs = WarningSigns(manifest.rubric, mass_is_lower_bound=manifest.mass_is_lower_bound)
     for row in manifest.join().all(read_outcomes(folder, manifest)):
         signs.add(row)
     return signs.lines

@@ -71,17 +71,19 @@ class RowSample:
         return [row for _, _, row in in_order[:size]]
 
     def _rank(self, row: RowOutcome) -> int:
+        """Return the rank of a row in the order that follows from the seed, a number of 128 bits."""
         keys = " ".join(prompt.key for prompt in row.prompts)
-        return int.from_bytes(hashlib.sha256(f"{self.seed} {keys}".encode()).digest()[:16])
+        digest = hashlib.sha256(f"{self.seed} {keys}".encode()).digest()
+        return int.from_bytes(digest[:16])
 
 
 def judge_again(
     judge: Judge,
     manifest: RunManifest,
+    *,
     chosen: Sequence[RowOutcome],
     rows: Mapping[str, Row],
-    most: int,
-    *,
+    prompts_of_run: int,
     stop: Callable[[], bool] = lambda: False,
     report: Report = no_progress,
 ) -> list[RepeatedRow]:
@@ -94,7 +96,7 @@ def judge_again(
         manifest: the manifest of the run.
         chosen: the outcomes of the rows, in the order in which they are judged again.
         rows: the row of each of their prompts, by the key of its judgement.
-        most: number of prompts of the run: no batch of it was larger.
+        prompts_of_run: number of prompts of the run: no batch of it was larger.
         stop: returns whether to stop: no more prompts are submitted.
         report: receives the number of prompts that were judged again.
 
@@ -104,8 +106,10 @@ def judge_again(
     Raises:
         EngineError: the engine failed.
     """
-    keys = dict.fromkeys(prompt.key for row in chosen for prompt in row.prompts)
-    again: dict[str, Outcome] = {}
+    keys: dict[str, None] = {}  # in order, each once
+    for row in chosen:
+        keys.update(dict.fromkeys(prompt.key for prompt in row.prompts))
+    new_outcomes: dict[str, Outcome] = {}
 
     def tasks() -> Iterator[Task]:
         for task in judge.task_builder.tasks(rows[key] for key in keys):
@@ -113,24 +117,28 @@ def judge_again(
                 raise StopSubmitting
             yield task
 
-    at_once = min(judge.engine.info.at_once, max(1, most))
-    judge.engine.reset(max(1, at_once // 2))
+    batch_size = min(judge.engine.info.at_once, max(1, prompts_of_run))
+    judge.engine.reset(max(1, batch_size // 2))
     try:
         for judged in judge.judge_tasks(tasks()):
             for _, outcome in judged:
-                again[outcome.key] = outcome
-            report(len(again), len(keys))
+                new_outcomes[outcome.key] = outcome
+            report(len(new_outcomes), len(keys))
     finally:
         with suppress(EngineError):  # an engine that has died says so by itself
             judge.engine.reset()
-    whole = [row for row in chosen if all(prompt.key in again for prompt in row.prompts)]
-    return [RepeatedRow.of(row, _joined(row, again, manifest)) for row in whole]
+    repeated = []
+    for row in chosen:
+        if all(prompt.key in new_outcomes for prompt in row.prompts):
+            again = _joined(row, new_outcomes, manifest=manifest)
+            repeated.append(RepeatedRow.of(row, again))
+    return repeated
 
 
-def _joined(row: RowOutcome, again: Mapping[str, Outcome], manifest: RunManifest) -> RowOutcome:
+def _joined(row: RowOutcome, new_outcomes: Mapping[str, Outcome], *, manifest: RunManifest) -> RowOutcome:
     """Return the outcome of a row from the new outcomes of its prompts."""
-    parts = [again[prompt.key].model_copy(update=prompt.identity) for prompt in row.prompts]
-    joined: RowOutcome = next(manifest.join().all(parts))
+    outcomes = [new_outcomes[prompt.key].model_copy(update=prompt.identity) for prompt in row.prompts]
+    joined: RowOutcome = next(manifest.join().all(outcomes))
     return joined
 
 
@@ -169,20 +177,20 @@ def repeat(folder: Path, sample: int, seed: int = 0, step: Step = no_steps) -> R
         raise UsageError(f"{folder}: has scores of a jury or imported scores; repeat a run of a judge")
     with ExitStack() as stack:
         with step("preparing the model", "bytes") as report:
-            as_recorded = _as_recorded(config, manifest, start.engine)
+            recorded_config = _as_recorded(config, manifest, engine=start.engine)
             # The digest of the model is compared with the run's below.
-            judge = stack.enter_context(Judge(as_recorded, allow_changed_model=True, report=report))
+            judge = stack.enter_context(Judge(recorded_config, allow_changed_model=True, report=report))
             judge.model.read_files(report)
         with step("loading the engine"):
-            settings, recorded = judge.settings, manifest.settings.as_dict()
-        different = differing_settings(recorded, settings)
+            settings = judge.settings
+        different = differing_settings(manifest.settings.as_dict(), settings)
         if different:
             raise RunMismatchError(
                 f"{folder}: cannot be repeated here; this start differs from the run in {', '.join(different)}"
             )
         with step("reading the run"):
-            rows = _rows_by_key(judge, start.inputs, manifest)
-            drawn = RowSample(sample, seed)
+            rows = _rows_by_key(judge, manifest)
+            drawn = RowSample(most=sample, seed=seed)
             for row in read_row_outcomes(folder, manifest):
                 if all(prompt.key in rows for prompt in row.prompts):
                     drawn.add(row)
@@ -191,15 +199,18 @@ def repeat(folder: Path, sample: int, seed: int = 0, step: Step = no_steps) -> R
             inputs = ", ".join(start.inputs)
             raise UsageError(f"{folder}: none of its rows is in {inputs} any more; restore the inputs")
         with step("judging again") as report:
-            repeated = judge_again(judge, manifest, chosen, rows, len(rows), report=report)
-    return Repetition(read_notices(folder), Noise.from_rows(repeated, manifest.rubric.row_columns))
+            repeated = judge_again(
+                judge, manifest, chosen=chosen, rows=rows, prompts_of_run=len(rows), report=report
+            )
+    noise = Noise.from_rows(repeated, manifest.rubric.row_columns)
+    return Repetition(notices=read_notices(folder), noise=noise)
 
 
-def _rows_by_key(judge: Judge, inputs: Sequence[str], manifest: RunManifest) -> dict[str, Row]:
+def _rows_by_key(judge: Judge, manifest: RunManifest) -> dict[str, Row]:
     """Return the row of each prompt of the inputs of a run, by the key of its judgement."""
     start = manifest.last_start
     source = RowSource.from_files(
-        inputs,
+        start.inputs,
         start.columns,
         used=manifest.rubric.fields,
         max_row_bytes=start.max_row_bytes,
@@ -208,18 +219,28 @@ def _rows_by_key(judge: Judge, inputs: Sequence[str], manifest: RunManifest) -> 
     return {judge.key(row): row for row in source.rows if isinstance(row, Row)}
 
 
-def _as_recorded(was: JudgeConfig, manifest: RunManifest, engine: EngineInfo) -> JudgeConfig:
+def _as_recorded(config: JudgeConfig, manifest: RunManifest, *, engine: EngineInfo) -> JudgeConfig:
     """Return the settings of a run's judge, with the batches that its engine had.
 
     Secrets among the options of the engine, which a run does not record, are left out.
+
+    Args:
+        config: the recorded settings.
+        manifest: the manifest of the run.
+        engine: the engine of the run.
     """
-    size = "batch_size" if engine.batch_size else "max_num_seqs"
-    recorded = {size: str(engine.at_once)}
+    options = without_masked(config.engine_args)
+    size_option = "batch_size" if engine.batch_size else "max_num_seqs"
+    options[size_option] = str(engine.at_once)
     if engine.name != SERVER:
-        recorded["dtype"] = engine.dtype
+        options["dtype"] = engine.dtype
         if engine.head_dtype is not None:
-            recorded["head_dtype"] = "float32" if engine.head_dtype == "float32" else "model"
-    # A model that only a server has is known by its name.
-    path = None if manifest.model.name == BUNDLED else manifest.model.path or manifest.model.name
-    options = without_masked(was.engine_args) | recorded
-    return was.replace(model=path, engine=engine.name, engine_args=options)
+            options["head_dtype"] = "float32" if engine.head_dtype == "float32" else "model"
+    model: str | None
+    if manifest.model.name == BUNDLED:
+        model = None
+    elif manifest.model.path:
+        model = manifest.model.path
+    else:  # a model that only a server has is known by its name
+        model = manifest.model.name
+    return config.replace(model=model, engine=engine.name, engine_args=options)

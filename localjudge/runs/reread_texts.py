@@ -7,16 +7,17 @@ the texts that are found are exactly those that were judged; a row that has chan
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import replace
-from functools import partial
+from dataclasses import dataclass, replace
+from itertools import chain
 from pathlib import Path
+from typing import Self
 
 from localjudge.errors import UsageError
 from localjudge.modes import prompt_rows
 from localjudge.modes.row_outcome import RowOutcome
-from localjudge.records import Failure, Row
+from localjudge.records import Row
 from localjudge.records.outcome_columns import MODEL, NOTICE
 from localjudge.rows.columns import CONVERSATION, judges_conversation, own_fields
 from localjudge.rows.formats import STDIN, can_be_read_twice
@@ -40,12 +41,12 @@ class RowTextStore(AbstractContextManager["RowTextStore"]):
     """
 
     def __init__(self, manifest: RunManifest, digests: Iterable[str | None], moved: Iterable[str] = ()) -> None:
-        wanted = [*dict.fromkeys(digests)]  # a damaged line ends it before a file is open
+        different = list(dict.fromkeys(digests))  # a damaged line ends it before a file is open
         self._stored = RowStore()
-        self._places: dict[str | None, int] = {}
+        self._number_of: dict[str | None, int] = {}
         self.problems: list[str] = []
-        for place, row in rows_found(manifest, wanted, moved, self.problems):
-            self._places[wanted[place]] = len(self._stored)
+        for index, row in rows_found(manifest, different, moved=moved, problems=self.problems):
+            self._number_of[different[index]] = len(self._stored)
             self._stored.append(replace(row, columns={}))
 
     def __exit__(self, *exception: object) -> None:
@@ -53,7 +54,10 @@ class RowTextStore(AbstractContextManager["RowTextStore"]):
 
     def get(self, digest: str | None) -> Row | None:
         """Return the row with this digest, as its prompt shows it; None if it was not found."""
-        row = self._stored[self._places[digest]] if digest in self._places else None
+        number = self._number_of.get(digest)
+        if number is None:
+            return None
+        row = self._stored[number]
         return row if isinstance(row, Row) else None
 
 
@@ -63,7 +67,7 @@ def rows_found(
     moved: Iterable[str] = (),
     problems: list[str] | None = None,
 ) -> Iterator[tuple[int, Row]]:
-    """Yield the place of each of these digests whose row is in the inputs of a run, and the row.
+    """Yield the index of each of these digests whose row is in the inputs of a run, and the row.
 
     Equal digests get rows of their own, such as those of systems that answered alike, as far as there are some.
 
@@ -73,22 +77,27 @@ def rows_found(
         moved: the files to read, if the inputs were moved or renamed after the run.
         problems: receives a message for each input that cannot be read.
     """
-    places: dict[str | None, list[int]] = defaultdict(list)
-    for place, digest in enumerate(digests):
-        places[digest].append(place)
-    places.pop(None, None)
-    last: dict[str, Row] = {}
-    for row in rows_again(manifest, moved, [] if problems is None else problems):
-        if not places:
+    if problems is None:
+        problems = []
+    waiting: dict[str, list[int]] = defaultdict(list)  # the indices of each digest that have no row yet
+    for index, digest in enumerate(digests):
+        if digest is not None:
+            waiting[digest].append(index)
+    last_rows: dict[str, Row] = {}
+    for row in rows_again(manifest, moved, problems):
+        if not waiting:
             return
         digest = row.digest.hex()
-        if waiting := places.get(digest):
-            yield waiting.pop(0), row
-            last[digest] = row
-            if not waiting:
-                del places[digest], last[digest]
-    for digest, row in last.items():
-        yield from ((place, row) for place in places[digest])
+        if digest not in waiting:
+            continue
+        yield waiting[digest].pop(0), row
+        last_rows[digest] = row
+        if not waiting[digest]:
+            del waiting[digest]
+            del last_rows[digest]
+    for digest, row in last_rows.items():
+        for index in waiting[digest]:
+            yield index, row
 
 
 def rows_again(manifest: RunManifest, moved: Iterable[str], problems: list[str]) -> Iterator[Row]:
@@ -100,69 +109,137 @@ def rows_again(manifest: RunManifest, moved: Iterable[str], problems: list[str])
         problems: receives a message for each input that cannot be read.
     """
     moved = list(moved)
-    used = manifest.rubric.fields
-    sources: dict[tuple[object, ...], tuple[list[str], StartRecord]] = {}
+    starts: dict[tuple[object, ...], StartRecord] = {}  # of starts that read the same in the same way, the last
     for start in manifest.starts:
         # Pairs are formed of the rows of all files, and answers are joined with the questions of another file.
         names = moved or start.inputs
-        how = (tuple(names), tuple(sorted(start.columns.items())), start.max_row_bytes, start.pairing)
-        sources[how] = names, start
-    for names, start in sources.values():
-        files = [_readable(name, bool(moved), problems) for name in names]
-        readings = _readings_of(start, files)
-        found = [file for matches in files for file in matches]
-        needed = used if start.pairing is None else start.pairing.used(used)
-        try:
-            inputs = Inputs(found, start.columns, needed, max_row_bytes=start.max_row_bytes, readings=readings)
-            rows = prompt_rows(partial(_rows_of, inputs), used, start.pairing)
-            yield from (row for row in rows if isinstance(row, Row))
-        except UsageError as error:  # without some of the files, no pairs can be formed
-            problems.append(str(error))
+        columns = tuple(sorted(start.columns.items()))
+        starts[tuple(names), columns, start.max_row_bytes, start.pairing] = start
+    for start in starts.values():
+        files_of_inputs = [
+            _readable_files(name, is_moved=bool(moved), problems=problems) for name in moved or start.inputs
+        ]
+        yield from _rows_of_start(start, files_of_inputs, used=manifest.rubric.fields, problems=problems)
 
 
-def _rows_of(inputs: Inputs, used: Sequence[str]) -> Iterable[Row | Failure]:
-    """Return the rows of inputs that were opened for these fields."""
-    return inputs.rows()
+def _rows_of_start(
+    start: StartRecord, files_of_inputs: Sequence[Sequence[str]], *, used: Sequence[str], problems: list[str]
+) -> Iterator[Row]:
+    """Yield the rows of the inputs of a start, read by its stored readings.
+
+    Args:
+        start: the start.
+        files_of_inputs: the files of each input, or those that are read instead.
+        used: the fields that the rubric's template uses.
+        problems: receives a message if the rows cannot be read.
+    """
+    readings = _readings_of(start, files_of_inputs)
+    files = _joined(files_of_inputs)
+    needed = used if start.pairing is None else start.pairing.used(used)
+    try:
+        inputs = Inputs(files, start.columns, needed, max_row_bytes=start.max_row_bytes, readings=readings)
+        for row in prompt_rows(lambda _: inputs.rows(), used, start.pairing):
+            if isinstance(row, Row):
+                yield row
+    except UsageError as error:  # without some of the files, no pairs can be formed
+        problems.append(str(error))
 
 
-def _readings_of(start: StartRecord, files: Sequence[Sequence[str]]) -> dict[str, Reading] | None:
+def _joined(lists: Iterable[Sequence[str]]) -> list[str]:
+    """Return the texts of all lists, in order."""
+    return list(chain.from_iterable(lists))
+
+
+def _readings_of(start: StartRecord, files_of_inputs: Sequence[Sequence[str]]) -> dict[str, Reading] | None:
     """Return the stored reading of each file that is read again; None if the start has none.
 
     Args:
         start: the start.
-        files: the files of each input in its place, or those that are read instead.
+        files_of_inputs: the files of each input, or those that are read instead.
     """
     if not start.readings:
         return None
-    names = [matches[0] if len(matches) == 1 else "" for matches in files]
+    names = [files[0] if len(files) == 1 else "" for files in files_of_inputs]
     if "" in names and len(names) == len(start.inputs):
         return {name: reading for name, reading in start.reading_of(names).items() if name}
-    return start.reading_of([name for matches in files for name in matches])
+    return start.reading_of(_joined(files_of_inputs))
 
 
-def _readable(name: str, moved: bool, problems: list[str]) -> list[str]:
-    """Return the files of an input that can be read again."""
+def _readable_files(name: str, *, is_moved: bool, problems: list[str]) -> list[str]:
+    """Return the files of an input that can be read again.
+
+    Args:
+        name: the name of the input.
+        is_moved: whether it is given now, in place of an input of the run.
+        problems: receives a message if there is none.
+    """
     if name == STDIN:
         problems.append("the rows came from stdin")
-    elif not moved and not can_be_read_twice(name):
+        return []
+    if not is_moved and not can_be_read_twice(name):
         problems.append(f"{name}: No such file, or none that can be read twice")
-    else:
-        try:
-            return find_inputs([name])
-        except UsageError as error:
-            problems.append(str(error))
-    return []
+        return []
+    try:
+        return find_inputs([name])
+    except UsageError as error:
+        problems.append(str(error))
+        return []
 
 
-def _text_columns(rubric: Rubric) -> tuple[str, ...]:
-    """Return the columns of the texts of a row in an export, by which they can be read as a row again."""
-    if not judges_conversation(rubric.fields):
-        return rubric.mode.texts
-    return tuple(CONVERSATION if name == "candidate" else name for name in rubric.mode.texts)
+@dataclass(frozen=True, slots=True)
+class _TextColumns:
+    """The columns of a row's texts in a table.
+
+    Attributes:
+        texts: the columns of the instruction, the reference and the responses, by which these can be read as a
+            row again.
+        column_of_field: the column of each further field of the template.
+    """
+
+    texts: Sequence[str]
+    column_of_field: Mapping[str, str]
+
+    @classmethod
+    def of_rubric(cls, rubric: Rubric, other_columns: Iterable[str]) -> Self:
+        """Return the columns for a rubric; a field with the name of another column gets a prefix."""
+        texts = list(rubric.mode.texts)
+        if judges_conversation(rubric.fields):
+            texts = [CONVERSATION if name == "candidate" else name for name in texts]
+        used = {*other_columns, *texts, MODEL, NOTICE}
+        column_of_field: dict[str, str] = {}
+        for field in sorted(own_fields(rubric.fields), key=used.__contains__):  # free names are kept
+            column = field
+            while column in used:
+                column = f"input_{column}"
+            column_of_field[field] = column
+            used.add(column)
+        return cls(texts=texts, column_of_field=column_of_field)
+
+    @property
+    def names(self) -> list[str]:
+        return list(self.texts) + list(self.column_of_field.values())
+
+    def values(self, row: Row, *, swapped: bool) -> dict[str, str | None]:
+        """Return the texts of a row, by column.
+
+        Args:
+            row: the row.
+            swapped: whether its responses stand in the reverse of the input's order.
+        """
+        texts = (row.instruction, row.reference, *row.texts_in_input_order(swapped))
+        values: dict[str, str | None] = dict(zip(self.texts, texts, strict=True))
+        for field, text in row.fields.items():
+            if field in self.column_of_field:
+                values[self.column_of_field[field]] = text
+        return values
 
 
 def with_text_columns(
-    folder: Path, manifest: RunManifest, rows: Callable[[], Iterable[RowOutcome]], taken: Iterable[str]
+    folder: Path,
+    manifest: RunManifest,
+    *,
+    rows: Callable[[], Iterable[RowOutcome]],
+    other_columns: Iterable[str],
 ) -> tuple[list[str], Iterator[tuple[RowOutcome, dict[str, str | None]]]]:
     """Return the names of the columns of texts in a table, and each outcome with these columns.
 
@@ -172,35 +249,33 @@ def with_text_columns(
         folder: the run directory, for messages.
         manifest: the manifest of the run.
         rows: returns the outcomes of its rows; it is called twice.
-        taken: the other columns of the table.
+        other_columns: the other columns of the table.
 
     Raises:
         UsageError: the inputs are missing, or a row has changed.
     """
-    names, column_of = _text_columns(manifest.rubric), dict[str, str]()
-    used = {*taken, *names, MODEL, NOTICE}
-    for field in sorted(own_fields(manifest.rubric.fields), key=used.__contains__):  # free names are kept
-        column_of[field] = field
-        while column_of[field] in used:
-            column_of[field] = f"input_{column_of[field]}"
-        used.add(column_of[field])
+    columns = _TextColumns.of_rubric(manifest.rubric, other_columns)
+    return columns.names, _with_texts(folder, manifest, rows=rows, columns=columns)
 
-    def columns(outcome: RowOutcome, row: Row | None) -> dict[str, str | None]:
-        if row is None and outcome.first.digest:
-            source = outcome.first.source
-            raise UsageError(f"{folder}: {source} has changed since it was judged; restore the input")
-        if row is None:  # it was not readable
-            return {}
-        texts = (row.instruction, row.reference, *row.texts_in_input_order(outcome.first.swapped))
-        fields = {column_of[field]: text for field, text in row.fields.items() if field in column_of}
-        return dict(zip(names, texts, strict=True)) | fields
 
-    def outcomes() -> Iterator[tuple[RowOutcome, dict[str, str | None]]]:
-        with RowTextStore(manifest, (row.first.digest for row in rows())) as texts:
-            if texts.problems:
-                why = "; ".join(texts.problems)
-                raise UsageError(f"{folder}: its rows cannot be read again: {why}; restore the inputs")
-            for row in rows():
-                yield row, columns(row, texts.get(row.first.digest))
+def _with_texts(
+    folder: Path, manifest: RunManifest, *, rows: Callable[[], Iterable[RowOutcome]], columns: _TextColumns
+) -> Iterator[tuple[RowOutcome, dict[str, str | None]]]:
+    """Yield each outcome with the texts of its row, by column; of a row that was not readable, none.
 
-    return [*names, *column_of.values()], outcomes()
+    Raises:
+        UsageError: the inputs are missing, or a row has changed.
+    """
+    with RowTextStore(manifest, (outcome.first.digest for outcome in rows())) as store:
+        if store.problems:
+            problems = "; ".join(store.problems)
+            raise UsageError(f"{folder}: its rows cannot be read again: {problems}; restore the inputs")
+        for outcome in rows():
+            first = outcome.first
+            row = store.get(first.digest)
+            if row is None and first.digest:
+                raise UsageError(f"{folder}: {first.source} has changed since it was judged; restore the input")
+            if row is None:
+                yield outcome, {}
+            else:
+                yield outcome, columns.values(row, swapped=first.swapped)

@@ -271,7 +271,7 @@ class RunDirectory(AbstractContextManager["RunDirectory"]):
                     self._manifest,
                     chosen=chosen,
                     rows=rows,
-                    most=self._plan.rows,
+                    prompts_of_run=self._plan.rows,
                     stop=stopping.asked,
                     report=report,
                 )

@@ -39,29 +39,36 @@ class Summary:
     def __init__(
         self, manifest: RunManifest, report_row: Callable[[RowOutcome], None] = lambda row: None
     ) -> None:
-        self.manifest, self.rubric = manifest, manifest.rubric
-        self.judged = self.failed = self.candidates_cut = 0
+        self.manifest = manifest
+        self.rubric = manifest.rubric
+        self.judged = 0
+        self.failed = 0
+        self.candidates_cut = 0
         self.reasons: Counter[str] = Counter()
         self.noise: Noise | None = None
         self._report_row = report_row
-        self.signs = WarningSigns(self.rubric, manifest.mass_is_lower_bound)
+        self.signs = WarningSigns(self.rubric, mass_is_lower_bound=manifest.mass_is_lower_bound)
         self._systems: defaultdict[str | None, SystemCounts] = defaultdict(SystemCounts)
         self._failures: Counter[str] = Counter()
-        self._judged_rows = self._failed_rows = 0
+        self._judged_rows = 0
+        self._failed_rows = 0
         self._join = manifest.join()
 
     def add(self, outcome: Outcome) -> None:
         """Count the outcome of a prompt, and its row if it was the last missing prompt of it."""
-        if row := self._join.add(outcome):
+        row = self._join.add(outcome)
+        if row is not None:
             self._add_row(row)
         if isinstance(outcome, Failure):
             self.failed += 1
             self._failures[outcome.reason] += 1
             return
         self.judged += 1
-        self.candidates_cut += outcome.candidate_cut > 0
+        if outcome.candidate_cut > 0:
+            self.candidates_cut += 1
 
     def _add_row(self, row: RowOutcome) -> None:
+        """Count a row, all of whose prompts have an outcome."""
         self._report_row(row)
         self.signs.add(row)
         if row.error is None:
@@ -79,7 +86,7 @@ class Summary:
     @property
     def counted(self) -> str:
         """The numbers of judged and failed rows in words."""
-        return self.signs.details.counted(self._judged_rows, self._failed_rows, self.manifest.orders)
+        return self.signs.details.counted(self._judged_rows, self._failed_rows, orders=self.manifest.orders)
 
     def as_dict(self, *, complete: bool, planned: int | None) -> dict[str, Any]:
         """Return the counts and the means for `summary.json`.
@@ -88,9 +95,15 @@ class Summary:
             complete: whether every row has its line.
             planned: number of rows of the complete run.
         """
+        column_names = [column.name for column in self.rubric.row_columns]
+        systems = []
+        for name, counts in self.by_system().items():
+            systems.append({"system": name} | counts.as_dict(column_names))
         return {
             "complete": complete,
-            "notices": notices(self.manifest, complete, self.rows, self.candidates_cut),
+            "notices": notices(
+                self.manifest, complete=complete, rows=self.rows, candidates_cut=self.candidates_cut
+            ),
             "warning_signs": self.signs.lines,
             "planned": planned,
             "rows": self.rows,
@@ -98,12 +111,9 @@ class Summary:
             "failed": self.failed,
             "failures": dict(self._failures.most_common()),
             "mean_mass": self.signs.mass.means,
-            "systems": [
-                {"system": name, **counts.as_dict([column.name for column in self.rubric.row_columns])}
-                for name, counts in self.by_system().items()
-            ],
+            "systems": systems,
             "named_models": self._named_models(),
-            "details": [*self.signs.details.lines()],
+            "details": list(self.signs.details.lines()),
             "noise": None if self.noise is None else self.noise.as_dict(),
         }
 
@@ -115,7 +125,11 @@ class Summary:
 
     def by_system(self) -> dict[str | None, SystemCounts]:
         """Return the counts of the systems by name, rows without a system last."""
-        return dict(sorted(self._systems.items(), key=lambda item: (item[0] is None, item[0] or "")))
+        names = sorted(name for name in self._systems if name is not None)
+        by_name: dict[str | None, SystemCounts] = {name: self._systems[name] for name in names}
+        if None in self._systems:
+            by_name[None] = self._systems[None]
+        return by_name
 
 
 def read_summary(
@@ -135,9 +149,11 @@ def read_summary(
     Raises:
         RunMismatchError: the folder holds no run that this version can read.
     """
-    manifest = manifest or read_manifest(folder)
+    if manifest is None:
+        manifest = read_manifest(folder)
     summary = Summary(manifest, report_row)
     summary.noise = read_noise(folder, manifest)
-    for outcome in with_progress(read_outcomes(folder, manifest), report, count_lines(folder)):
+    outcomes = with_progress(read_outcomes(folder, manifest), report, count_lines(folder))
+    for outcome in outcomes:
         summary.add(outcome)
     return summary

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections import Counter, defaultdict
 from collections.abc import Iterator
+from dataclasses import dataclass
 from math import log
 
 from localjudge.modes.row_outcome import RowOutcome
@@ -31,6 +32,25 @@ ONE_VALUE = 0.975
 _PLACEHOLDER = re.compile(r"[\[<({]your [^\n\[\]<>(){}]{1,60}[\]>)}]", re.IGNORECASE)
 
 
+@dataclass(slots=True)
+class _AspectMass:
+    """The mass of the values of an aspect, in all judgements.
+
+    Attributes:
+        judgements: number of judgements whose mass is known.
+        total: the sum of their masses.
+        likeliest: number of them in which the model's likeliest token begins a value.
+    """
+
+    judgements: int = 0
+    total: float = 0.0
+    likeliest: int = 0
+
+    @property
+    def mean(self) -> float:
+        return self.total / self.judgements
+
+
 class ValueMass:
     """The mass of the values in each aspect: the share of the model's probability on which scores are based.
 
@@ -41,22 +61,23 @@ class ValueMass:
     """
 
     def __init__(self) -> None:
-        # The sum of the masses in each aspect, their number, and that of likeliest tokens that begin a value.
-        self._of: defaultdict[str, list[float]] = defaultdict(lambda: [0.0, 0, 0])
+        self._aspects: defaultdict[str, _AspectMass] = defaultdict(_AspectMass)
 
     def add(self, outcome: Outcome) -> None:
         """Add the outcome of a prompt."""
-        if isinstance(outcome, Judgement):
-            for aspect, mass in outcome.mass.items():
-                known = self._of[aspect]
-                known[0] += mass
-                known[1] += 1
-                known[2] += outcome.likeliest[aspect]
+        if not isinstance(outcome, Judgement):
+            return
+        for name, mass in outcome.mass.items():
+            aspect = self._aspects[name]
+            aspect.judgements += 1
+            aspect.total += mass
+            if outcome.likeliest[name]:
+                aspect.likeliest += 1
 
     @property
     def means(self) -> dict[str, float]:
         """The mean mass in each aspect whose mass is known, from 0 to 1."""
-        return {aspect: round(total / count, 4) for aspect, (total, count, _) in self._of.items()}
+        return {name: round(aspect.mean, 4) for name, aspect in self._aspects.items()}
 
     def signs(self, least: int, is_lower_bound: bool) -> Iterator[str]:
         """Yield a line on the aspects in which the model's likeliest token is mostly not a value.
@@ -65,17 +86,20 @@ class ValueMass:
             least: the least number of judgements for a sign.
             is_lower_bound: whether the masses are lower bounds.
         """
-        named = [
-            f"{aspect} {likeliest:,} of {count:,} ({'at least ' * is_lower_bound}{total / count:.2f})"
-            for aspect, (total, count, likeliest) in self._of.items()
-            if count >= least and likeliest < count / 2
-        ]
-        if named:
+        improbable = []
+        for name, aspect in self._aspects.items():
+            if aspect.judgements < least or aspect.likeliest >= aspect.judgements / 2:
+                continue
+            mean = f"{aspect.mean:.2f}"
+            if is_lower_bound:
+                mean = f"at least {mean}"
+            improbable.append(f"{name} {aspect.likeliest:,} of {aspect.judgements:,} ({mean})")
+        if improbable:
             yield (
                 "improbable answers: the model's likeliest token begins a valid answer in less than half of "
                 "the judgements (in brackets, the share of its probability on valid answers): "
-                f"{', '.join(named)}; change how the prompt shows the answer, ask for the rationale first, or "
-                "use another model"
+                f"{', '.join(improbable)}; change how the prompt shows the answer, ask for the rationale "
+                "first, or use another model"
             )
 
 
@@ -93,9 +117,12 @@ class WarningSigns:
 
     def __init__(self, rubric: Rubric, mass_is_lower_bound: bool = False) -> None:
         prompt = f"{rubric.prompt.template}\n{answer_format(rubric.answer_layout, rubric.aspects)}"
-        self._placeholders = {found.casefold() for found in _PLACEHOLDER.findall(prompt)}
-        self.mass, self._mass_is_lower_bound = ValueMass(), mass_is_lower_bound
-        self._judged = self._copied = self._cut = 0
+        self._placeholders = {placeholder.casefold() for placeholder in _PLACEHOLDER.findall(prompt)}
+        self.mass = ValueMass()
+        self._mass_is_lower_bound = mass_is_lower_bound
+        self._judged = 0
+        self._copied = 0
+        self._cut = 0
         self._scores: defaultdict[str, Counter[object]] = defaultdict(Counter)
         self.details = rubric.mode.details(rubric.aspects)
 
@@ -105,40 +132,55 @@ class WarningSigns:
         for prompt in row.judged:
             self._judged += 1
             self.mass.add(prompt)
-            self._cut += prompt.rationale_cut
-            self._copied += any(map(self._is_copied, prompt.texts.values()))
+            if prompt.rationale_cut:
+                self._cut += 1
+            if any(self._is_copied(text) for text in prompt.texts.values()):
+                self._copied += 1
             for aspect, score in prompt.scores.items():
                 self._scores[aspect][score] += 1
 
     def _is_copied(self, text: str) -> bool:
-        said = text.casefold()
-        return any(found in said or found[1:-1] == said.strip() for found in self._placeholders)
+        """Return whether a rationale repeats a placeholder, or is one without its brackets."""
+        folded = text.casefold()
+        for placeholder in self._placeholders:
+            if placeholder in folded or placeholder[1:-1] == folded.strip():
+                return True
+        return False
 
     @property
     def lines(self) -> tuple[str, ...]:
         """The signs, one line each; none below `LEAST` judged rows or pairs."""
         if self._judged < LEAST:
             return ()
-        rows = f"of {counted(self._judged, 'judged row')}"
-        found = []
+        rows = counted(self._judged, "judged row")
+        lines = []
         if self._copied >= max(2, COPIED * self._judged):
-            found.append(
-                f"copied rationales: {self._copied:,} {rows} repeat the prompt's placeholder instead of giving "
-                "reasons; use a larger model"
+            lines.append(
+                f"copied rationales: {self._copied:,} of {rows} repeat the prompt's placeholder instead of "
+                "giving reasons; use a larger model"
             )
         if self._cut >= CUT * self._judged:
-            found.append(
-                f"cut rationales: {self._cut} {rows} ran into the limit; raise --max-rationale-tokens, or read "
-                "some: a small model repeats itself"
+            lines.append(
+                f"cut rationales: {self._cut} of {rows} ran into the limit; raise --max-rationale-tokens, or "
+                "read some: a small model repeats itself"
             )
-        found += self.mass.signs(LEAST, self._mass_is_lower_bound)
-        equal = [
-            f"{aspect} {shown(score)}"  # type: ignore[arg-type]
-            for aspect, scores in self._scores.items()
-            for score in scores
-            if len(scores) == 1 and self._judged * log(ONE_VALUE) <= log(LEVEL)
-        ]
-        if equal and not self.details.tells_values_apart:
-            them = "this aspect does" if len(equal) == 1 else "these aspects do"
-            found.append(f"equal scores: {', '.join(equal)} in all {rows[3:]}; {them} not tell responses apart")
-        return (*found, *self.details.signs(LEAST))
+        lines += self.mass.signs(LEAST, is_lower_bound=self._mass_is_lower_bound)
+        equal_scores = self._equal_scores()
+        if equal_scores and not self.details.tells_values_apart:
+            aspects = "this aspect does" if len(equal_scores) == 1 else "these aspects do"
+            lines.append(
+                f"equal scores: {', '.join(equal_scores)} in all {rows}; {aspects} not tell responses apart"
+            )
+        lines += self.details.signs(LEAST)
+        return tuple(lines)
+
+    def _equal_scores(self) -> list[str]:
+        """Return each aspect whose scores are all equal with its score, if chance does not explain it."""
+        if self._judged * log(ONE_VALUE) > log(LEVEL):
+            return []
+        equal_scores = []
+        for aspect, scores in self._scores.items():
+            if len(scores) == 1:
+                (score,) = scores
+                equal_scores.append(f"{aspect} {shown(score)}")  # type: ignore[arg-type]
+        return equal_scores
