@@ -13,7 +13,8 @@ from conftest import Cli
 import localjudge
 from localjudge import Judge, load_run, score_run
 from localjudge.errors import RunMismatchError
-from localjudge.runs.row_source import RowSource, Shard
+from localjudge.runs.row_source import RowSource
+from localjudge.runs.shard import Shard
 
 
 @pytest.fixture(scope="module")

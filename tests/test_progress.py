@@ -23,7 +23,7 @@ from localjudge.models.digests import read_digests
 from localjudge.report.run_export import export
 from localjudge.runs.merge import merge
 from localjudge.runs.repeat import repeat
-from localjudge.runs.row_source import Shard
+from localjudge.runs.shard import Shard
 from localjudge.system.steps import Report, with_progress
 from localjudge.system.terminal import guarded_streams
 

@@ -20,8 +20,8 @@ from localjudge.prompts.encoder import PromptEncoder
 from localjudge.prompts.task import Prompt
 from localjudge.prompts.task_stream import TaskStream
 from localjudge.runs import RunObserver
-from localjudge.runs.row_source import Shard
 from localjudge.runs.run_manifest import read_manifest
+from localjudge.runs.shard import Shard
 
 ROWS: list[dict[str, Any]] = [
     {"id": f"q{n}", "instruction": f"Question {n}?", "reference": "Yes.", "candidate": f"Answer {n}."}

@@ -23,10 +23,11 @@ from localjudge import Judge, UsageError, load_run
 from localjudge.errors import RunMismatchError
 from localjudge.runs.journal import read_journal
 from localjudge.runs.merge import merge
-from localjudge.runs.row_source import WHOLE, RowSource, Shard
+from localjudge.runs.row_source import RowSource
 from localjudge.runs.run_directory import RunDirectory
 from localjudge.runs.run_files import files_of_run
 from localjudge.runs.run_plan import RunPlan
+from localjudge.runs.shard import WHOLE, Shard
 
 ARRAY = {
     f"SLURM_ARRAY_TASK_{name}": value for name, value in zip(("ID", "COUNT", "MIN", "MAX"), "3403", strict=True)

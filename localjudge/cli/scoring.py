@@ -67,7 +67,7 @@ def score(
     """Judge every row and write a run directory. To continue a stopped run, run the same command again."""
     from localjudge.report.summary_tables import summary_tables
     from localjudge.runs.pipeline import score_run
-    from localjudge.runs.row_source import Shard
+    from localjudge.runs.shard import Shard
 
     config, cluster = judge.prepare("score", inputs)
     pairing = pairs.pairing(config.rubric.fields, orders, judge.seed)

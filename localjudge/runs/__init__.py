@@ -53,24 +53,26 @@ class StopSignal(StopRequest):
 
     def __init__(self, say: Callable[[str], None], grace: float = GRACE) -> None:
         self.signal: signal.Signals | None = None
-        self._say, self._grace = say, grace
+        self._say = say
+        self._grace = grace
 
     def __enter__(self) -> Self:
         handlers = {signal.SIGINT: self._ask, signal.SIGTERM: self._ask, signal.SIGALRM: self._end}
-        self._before: dict[signal.Signals, Any] = {
+        self._earlier_handlers: dict[signal.Signals, Any] = {
             number: signal.signal(number, handler) for number, handler in handlers.items()
         }
         return self
 
     def __exit__(self, *exception: object) -> None:
         signal.setitimer(signal.ITIMER_REAL, 0)
-        for number, handler in self._before.items():
+        for number, handler in self._earlier_handlers.items():
             signal.signal(number, handler)
 
     @property
     def exit_code(self) -> int:
         """Exit code of the process: 130 after SIGINT, 143 after SIGTERM."""
-        return 128 + (self.signal or signal.SIGINT)
+        first = signal.SIGINT if self.signal is None else self.signal
+        return 128 + first
 
     def asked(self) -> bool:
         return self.signal is not None

@@ -16,11 +16,11 @@ from localjudge.runs.earlier_starts import changes
 from localjudge.runs.journal import read_journal
 from localjudge.runs.noise import Noise, RepeatedRow, encoded_rows
 from localjudge.runs.reader import is_complete, read_repeated_rows
-from localjudge.runs.row_source import Shard
 from localjudge.runs.run_directory import RunDirectory
 from localjudge.runs.run_files import JUDGEMENTS, MANIFEST, NOISE, SUMMARY
 from localjudge.runs.run_manifest import ModelRecord, RunManifest, StartRecord, as_json, read_manifest
 from localjudge.runs.run_state import RunState
+from localjudge.runs.shard import Shard
 from localjudge.runs.summary import Summary, read_summary
 from localjudge.system.steps import Report, no_progress, with_progress
 

@@ -31,11 +31,11 @@ class NamedModels:
         fingerprints: list[str] = []
         may_lack_fingerprints = False
         for start in manifest.starts:
-            recorded = _recorded(start)
-            names += recorded.get("named", [])
-            of_start = recorded.get("fingerprints", [])
-            fingerprints += of_start
-            if len(of_start) == MOST_VALUES:
+            model = _recorded_model(start)
+            names += model.get("named", [])
+            start_fingerprints = model.get("fingerprints", [])
+            fingerprints += start_fingerprints
+            if len(start_fingerprints) == MOST_VALUES:
                 may_lack_fingerprints = True
         return cls(
             names=tuple(dict.fromkeys(names)),
@@ -51,9 +51,9 @@ class NamedModels:
     @property
     def notices(self) -> list[str]:
         """What a reader of the scores must know of them; empty if all replies were of one model."""
-        found = []
+        lines = []
         if len(self.names) > 1:
-            found.append(
+            lines.append(
                 f"several models: replies of the server named {', '.join(self.names)}; which of them wrote an "
                 "answer is not recorded"
             )
@@ -61,11 +61,11 @@ class NamedModels:
             number = f"{len(self.fingerprints)}"
             if self.may_lack_fingerprints:
                 number += " or more"
-            found.append(
+            lines.append(
                 f"several fingerprints: replies of the server had {number} values of system_fingerprint, so "
                 "its configuration was not the same for all rows"
             )
-        return found
+        return lines
 
     def as_dict(self) -> dict[str, Any]:
         """Return the names, the fingerprints and the number of changes for `summary.json`."""
@@ -76,7 +76,9 @@ class NamedModels:
         }
 
 
-def _recorded(start: StartRecord) -> dict[str, Any]:
+def _recorded_model(start: StartRecord) -> dict[str, Any]:
     """Return what a start has recorded of the model on its server; empty for any other engine."""
-    model = None if start.engine is None else start.engine.details.get("model")
+    if start.engine is None:
+        return {}
+    model = start.engine.details.get("model")
     return model if isinstance(model, dict) else {}

@@ -27,10 +27,11 @@ from localjudge.runs import NEVER, RunObserver, StopRequest
 from localjudge.runs.cost_estimate import CostEstimate
 from localjudge.runs.notices import DRY_RUN
 from localjudge.runs.reader import read_notices
-from localjudge.runs.row_source import WHOLE, RowSource, Shard
+from localjudge.runs.row_source import RowSource
 from localjudge.runs.run_directory import RunDirectory
 from localjudge.runs.run_files import ENGINE_LOG, SET_ASIDE, refuse_inputs_inside
 from localjudge.runs.run_plan import RunPlan
+from localjudge.runs.shard import WHOLE, Shard
 from localjudge.runs.summary import Summary
 from localjudge.system.quantities import counted, figure, hours
 

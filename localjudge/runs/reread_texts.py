@@ -205,7 +205,7 @@ class _TextColumns:
         texts = list(rubric.mode.texts)
         if judges_conversation(rubric.fields):
             texts = [CONVERSATION if name == "candidate" else name for name in texts]
-        used = {*other_columns, *texts, MODEL, NOTICE}
+        used = set(other_columns) | set(texts) | {MODEL, NOTICE}
         column_of_field: dict[str, str] = {}
         for field in sorted(own_fields(rubric.fields), key=used.__contains__):  # free names are kept
             column = field

@@ -1,18 +1,12 @@
-"""The rows of a run, from files or from a Python program, and the shard that one of several runs judges.
-
-The instruction and the reference of a row determine its shard. So rows with the same prompt prefix are in the
-same shard, and a shard that is started again has the same rows as before.
-"""
+"""The rows of a run, from files or from a Python program."""
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Self
 
-from localjudge.errors import UsageError
 from localjudge.modes import prompt_rows
 from localjudge.records import Failure, Row
 from localjudge.rows.columns import CRITERION, JOIN, USED_FIELDS, Columns
@@ -23,6 +17,10 @@ from localjudge.rows.program_rows import rows_of_program
 from localjudge.rows.reading import Reading
 from localjudge.rows.record import MAX_ROW_BYTES
 from localjudge.rows.row_limit import RowLimit
+
+
+def _unknown() -> None:
+    """Return no number of rows."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +49,7 @@ class RowSource:
     readings: Mapping[str, Reading] = field(default_factory=dict)
     checked: Inputs | None = None
     limit: RowLimit = field(default_factory=RowLimit)
-    count_all: Callable[[], int | None] = lambda: None
+    count_all: Callable[[], int | None] = _unknown
 
     @property
     def files(self) -> list[str]:
@@ -106,15 +104,18 @@ class RowSource:
         Raises:
             UsageError: there is no such file, no file has rows, or a file has no reading.
         """
-        columns, pairing = columns or {}, pairing or Pairing.usual(used)
+        if columns is None:
+            columns = {}
+        if pairing is None:
+            pairing = Pairing.usual(used)
         files = find_inputs(names)
         needed = used if pairing is None else pairing.used(used)
         inputs = Inputs(files, columns, needed, shown=used, max_row_bytes=max_row_bytes, readings=readings)
         inputs.check()
-        first = RowLimit(limit, reads_on=all(map(can_be_read_twice, files)))
-        one_prompt = pairing is None and CRITERION not in used
+        row_limit = RowLimit(limit, reads_on=all(can_be_read_twice(file) for file in files))
+        has_one_prompt = pairing is None and CRITERION not in used
         return cls(
-            rows=prompt_rows(lambda _: inputs.rows(), used, pairing, first),
+            rows=prompt_rows(lambda _: inputs.rows(), used, pairing, row_limit),
             inputs=files,
             columns=columns,
             max_row_bytes=max_row_bytes,
@@ -122,13 +123,15 @@ class RowSource:
             empty=inputs.empty,
             readings=inputs.readings,
             checked=inputs,
-            limit=first,
-            count_all=partial(count_lines_of, files) if one_prompt else lambda: None,
+            limit=row_limit,
+            count_all=partial(count_lines_of, files) if has_one_prompt else _unknown,
         )
 
     def count(self) -> int | None:
         """Return the number of rows, if it is known before they are read; None otherwise."""
-        return self.count_all() if self.limit.count is None else None
+        if self.limit.count is not None:
+            return None
+        return self.count_all()
 
     @classmethod
     def from_rows(cls, rows: object, used: Sequence[str] = USED_FIELDS, pairing: Pairing | None = None) -> Self:
@@ -142,85 +145,21 @@ class RowSource:
         Raises:
             UsageError: the argument is a single row, or not a collection of rows.
         """
-        pairing = pairing or Pairing.usual(used)
+        if pairing is None:
+            pairing = Pairing.usual(used)
         return cls(prompt_rows(partial(rows_of_program, rows), used, pairing), pairing=pairing)
 
 
 def reading_records(inputs: Sequence[str], readings: Mapping[str, Reading]) -> list[dict[str, Any]]:
-    """Return the readings of inputs as a `StartRecord` has them: each once, with the places of its inputs."""
+    """Return the readings of inputs as a `StartRecord` has them: each once, with the indices of its inputs."""
     records: list[dict[str, Any]] = []
-    for place, name in enumerate(inputs):
+    for index, name in enumerate(inputs):
         reading = readings.get(name)
         if reading is None:
             continue
         same = [record for record in records if record["reading"] == reading]
         if same:
-            same[0]["inputs"].append(place)
+            same[0]["inputs"].append(index)
         else:
-            records.append({"inputs": [place], "reading": reading})
+            records.append({"inputs": [index], "reading": reading})
     return records
-
-
-SLURM = "slurm"
-
-
-@dataclass(frozen=True, slots=True)
-class Shard:
-    """The part `index` of `count` parts; indices start at 1."""
-
-    index: int
-    count: int
-
-    @classmethod
-    def parse(cls, text: str | None, environment: Mapping[str, str]) -> Shard:
-        """Return the shard that a text names.
-
-        Args:
-            text: `3/16`, or `slurm` for the position of this task in its Slurm array; None for the whole input.
-            environment: the environment variables, from which `slurm` reads the position.
-
-        Raises:
-            UsageError: the text does not name a shard.
-        """
-        if text is None:
-            return WHOLE
-        if text == SLURM:
-            return _from_slurm(environment)
-        found = re.fullmatch(r"(\d{1,9})/(\d{1,9})", text)
-        if not found:
-            raise UsageError(f"`shard` {text}: write INDEX/COUNT, such as 3/16, or {SLURM}")
-        shard = cls(int(found[1]), int(found[2]))
-        if not 1 <= shard.index <= shard.count:
-            raise UsageError(f"`shard` {text}: shards are counted from 1 to {shard.count}")
-        return shard
-
-    def holds(self, group: int) -> bool:
-        """Return whether the rows of a group, given by a digest of 64 bits, belong to this shard."""
-        return group % self.count == self.index - 1
-
-    @property
-    def recorded(self) -> str | None:
-        """The shard as `run.json` records it, such as "3/16"; None for the whole input."""
-        return None if self == WHOLE else str(self)
-
-    def __str__(self) -> str:
-        return f"{self.index}/{self.count}"
-
-
-WHOLE = Shard(1, 1)
-
-
-def _from_slurm(environment: Mapping[str, str]) -> Shard:
-    names = [f"SLURM_ARRAY_TASK_{name}" for name in ("ID", "COUNT", "MIN", "MAX")]
-    if lacking := [name for name in names if not environment.get(name, "").isdecimal()]:
-        raise UsageError(
-            f"`shard` {SLURM}: this is not a task of a Slurm array; {', '.join(lacking)}: unset or not a number"
-        )
-    task, count, lowest, highest = (int(environment[name]) for name in names)
-    # If only a part of an array is submitted again, Slurm gives the size of that part.
-    if lowest not in (0, 1) or highest - lowest + 1 != count:
-        raise UsageError(
-            f"`shard` {SLURM}: tasks {lowest} to {highest}, {count} in all, are only a part of an array; give "
-            "the size of the whole array: --shard $SLURM_ARRAY_TASK_ID/COUNT"
-        )
-    return Shard(task - lowest + 1, count)

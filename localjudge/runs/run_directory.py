@@ -35,7 +35,7 @@ from localjudge.runs.noise_plan import NoisePlan
 from localjudge.runs.notices import DRY_RUN, SERVER
 from localjudge.runs.ownership import LEASE, Ownership
 from localjudge.runs.repeat import judge_again
-from localjudge.runs.row_source import WHOLE, RowSource, Shard
+from localjudge.runs.row_source import RowSource
 from localjudge.runs.run_files import (
     ENGINE_LOG,
     JUDGEMENTS,
@@ -47,6 +47,7 @@ from localjudge.runs.run_files import (
 )
 from localjudge.runs.run_manifest import StartRecord, as_json, recorded_inputs
 from localjudge.runs.run_plan import RunPlan
+from localjudge.runs.shard import WHOLE, Shard
 from localjudge.runs.summary import Summary, read_summary
 from localjudge.system.steps import Report, Step, no_steps, with_progress
 

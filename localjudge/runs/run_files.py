@@ -29,6 +29,8 @@ LOCK = ".lock"
 """The lock of the process that writes a run directory."""
 MARK = ".localjudge-begun"
 """The mark of a folder in which a run was begun; only that it exists counts."""
+_RESERVED = FILES + (LOCK, MARK)
+"""The names that no other file of a run directory may have."""
 _MARK_TEXT = "localjudge began a run in this folder. The same command continues it.\n"
 
 
@@ -45,9 +47,9 @@ def refuse_foreign(folder: Path) -> None:
     """
     if os.path.exists(folder / MANIFEST) or os.path.exists(folder / MARK):
         return
-    found = [name for name in (*FILES, LOCK) if os.path.lexists(folder / name)]
-    if found:
-        raise RunMismatchError(f"`out` {folder}: has {found[0]} but no {MANIFEST}; choose another folder")
+    for name in FILES + (LOCK,):
+        if os.path.lexists(folder / name):
+            raise RunMismatchError(f"`out` {folder}: has {name} but no {MANIFEST}; choose another folder")
 
 
 def mark(folder: Path) -> None:
@@ -73,8 +75,8 @@ def remove_needless_mark(folder: Path) -> None:
     """Remove the mark of a folder that has `run.json` or no file of a run, unless a process writes there."""
     if os.path.exists(folder / LOCK):
         return
-    left = files_of_run(folder)
-    if MANIFEST in left or not left:
+    files = files_of_run(folder)
+    if MANIFEST in files or not files:
         with suppress(OSError):  # of no harm in either folder
             (folder / MARK).unlink()
 
@@ -109,7 +111,7 @@ def refuse_files_of_run(out: Path, names: Iterable[str]) -> None:
     for name in names:
         if not os.path.lexists(name):
             continue
-        if any(path.name in (*FILES, LOCK, MARK) for path in _paths_inside(name, out)):
+        if any(path.name in _RESERVED for path in _paths_inside(name, out)):
             raise UsageError(f"`out` {out}: {name} is named as a file of a run there; give it another name")
 
 
@@ -117,4 +119,8 @@ def _paths_inside(name: str, folder: Path) -> list[Path]:
     """Return the path of a file, and that of the file that it links to, as far as they are in a folder."""
     folders = {Path(os.path.abspath(folder)), Path(os.path.realpath(folder))}
     paths = {Path(os.path.abspath(name)), Path(os.path.realpath(name))}
-    return [path for path in paths if any(path.is_relative_to(each) for each in folders)]
+    inside = []
+    for path in paths:
+        if any(path.is_relative_to(folder_path) for folder_path in folders):
+            inside.append(path)
+    return inside

@@ -89,7 +89,7 @@ class ModelRecord(_ManifestPart):
 
 
 class ReadingRecord(_ManifestPart):
-    """A reading, and the inputs that have it, by their places in the command, from 0."""
+    """A reading, and the inputs that have it, by their indices in the command, from 0."""
 
     inputs: list[int]
     reading: Reading
@@ -149,27 +149,31 @@ class StartRecord(_ManifestPart):
         return datetime.fromisoformat(self.started).astimezone(UTC)
 
     def reading_of(self, files: Sequence[str]) -> dict[str, Reading]:
-        """Return the reading of each of these files, which stand in the places of the inputs.
+        """Return the reading of each of these files, which are read instead of the inputs, in their order.
 
-        Other files than there are inputs have the reading of all inputs, if these have one.
+        If they are more or fewer than the inputs, they have the reading of all inputs, if these have one.
         """
         if len(files) != len(self.inputs):
             if len(self.readings) != 1:
                 return {}
             return dict.fromkeys(files, self.readings[0].reading)
-        return {files[place]: record.reading for record in self.readings for place in record.inputs}
+        readings: dict[str, Reading] = {}
+        for record in self.readings:
+            readings.update({files[index]: record.reading for index in record.inputs})
+        return readings
 
     def changed_inputs(self, before: StartRecord) -> list[str]:
         """Return the inputs whose content is another one than at an earlier start."""
-        digest_counts = (len(self.input_sha256), len(before.input_sha256))
-        if self.inputs != before.inputs or digest_counts != (len(self.inputs), len(self.inputs)):
+        if self.inputs != before.inputs:
+            return []
+        if len(self.input_sha256) != len(self.inputs) or len(before.input_sha256) != len(self.inputs):
             return []
         digests = zip(self.inputs, self.input_sha256, before.input_sha256, strict=True)
         return [name for name, digest, earlier in digests if digest != earlier]
 
     @classmethod
-    def now(cls, inputs: Sequence[str], columns: Mapping[str, str], **known: Any) -> Self:
-        """Return a start at the current time on this machine; `known` has the other fields."""
+    def now(cls, inputs: Sequence[str], columns: Mapping[str, str], **fields: Any) -> Self:
+        """Return a start at the current time on this machine; `fields` has the other fields."""
         return cls(
             started=time.strftime("%Y-%m-%dT%H:%M:%S%z"),
             inputs=list(inputs),
@@ -178,7 +182,7 @@ class StartRecord(_ManifestPart):
             outlines_core=version("outlines-core"),
             python=platform.python_version(),
             platform=platform.platform(),
-            **known,
+            **fields,
         )
 
 
@@ -245,9 +249,9 @@ class RunManifest(_ManifestPart):
         The seed is not part of it, because a seed only selects one draw of the same judge. The engine and its
         data types are not part of it either, nor the model's own chat template; a given one is.
         """
-        without = {"engine", "dtype", "head_dtype", "prompt_frame", "vocabulary", "seed"}
+        excluded = {"engine", "dtype", "head_dtype", "prompt_frame", "vocabulary", "seed"}
         recorded = self.settings.as_dict()
-        return {name: recorded.get(name) for name in RunSettings.model_fields if name not in without}
+        return {name: recorded.get(name) for name in RunSettings.model_fields if name not in excluded}
 
     @property
     def orders(self) -> int:
@@ -268,23 +272,25 @@ class RunManifest(_ManifestPart):
         """Return the settings of a start; None if it had no judge."""
         if start.config is None:
             return None
-        shared = self.settings.model_dump(include=set(SHARED)) | {"chat_template": self._given_template()}
-        return JudgeConfig.from_settings(**{**shared, **start.config}, rubric=self.rubric)
+        settings = self.settings.model_dump(include=set(SHARED))
+        settings["chat_template"] = self._recorded_template()
+        settings |= start.config
+        return JudgeConfig.from_settings(**settings, rubric=self.rubric)
 
-    def _given_template(self) -> GivenTemplate | None:
+    def _recorded_template(self) -> GivenTemplate | None:
         """Return the chat template that was given to the judge; None if the model's own was used.
 
         Raises:
             UsageError: the recorded source is not that of the recorded digest.
         """
-        recorded = self.settings.chat_template
-        if recorded is None:
+        digest = self.settings.chat_template
+        if digest is None:
             return None
-        name = NO_TEMPLATE if recorded == NO_TEMPLATE else f"of {MANIFEST}"
-        given = GivenTemplate(self.given_template, name)
-        if given.identity != recorded:
+        name = NO_TEMPLATE if digest == NO_TEMPLATE else f"of {MANIFEST}"
+        template = GivenTemplate(self.given_template, name)
+        if template.identity != digest:
             raise UsageError("its chat template does not match the digest in its settings")
-        return given
+        return template
 
 
 def read_manifest(folder: Path) -> RunManifest:
@@ -297,32 +303,36 @@ def read_manifest(folder: Path) -> RunManifest:
     if folder.is_file():
         raise RunMismatchError(f"{folder}: is a file; give the run directory, such as {folder.parent}")
     if not file.exists():
-        # A start that was killed early has made the folder, and nothing that a later start could continue.
-        anew = "; if a start was stopped before it wrote one, the same command begins it anew"
-        said = f"{folder}: not a run directory: it has no {MANIFEST}"
-        raise RunMismatchError(said + anew * folder.is_dir())
+        message = f"{folder}: not a run directory: it has no {MANIFEST}"
+        if folder.is_dir():
+            # A start that was killed early has made the folder, and nothing that a later start could continue.
+            message += "; if a start was stopped before it wrote one, the same command begins it anew"
+        raise RunMismatchError(message)
     if not file.is_file():
         raise RunMismatchError(f"{file}: is not a file")
     try:
         document: Any = json.loads(file.read_text(encoding="utf-8"))
-        found = document.get("format") if isinstance(document, dict) else None
-        if isinstance(found, int) and found != FORMAT:
+        run_format = document.get("format") if isinstance(document, dict) else None
+        if isinstance(run_format, int) and run_format != FORMAT:
             raise RunMismatchError(
-                f"{file}: has run format {found}, and localjudge {__version__} reads format {FORMAT}; "
+                f"{file}: has run format {run_format}, and localjudge {__version__} reads format {FORMAT}; "
                 f"read it with {_writer(document)}, or start a new run in another directory"
             )
         manifest = RunManifest.model_validate(document)
-    except (OSError, ValueError, RecursionError) as error:
-        damaged = f"not a manifest of run format {FORMAT}, or damaged"
-        why = f"cannot be read: {error.strerror}" if isinstance(error, OSError) else damaged
-        raise RunMismatchError(
-            f"{file}: {why}; restore the file, or start a new run in another directory"
-        ) from None
+    except OSError as error:
+        raise _unreadable(file, f"cannot be read: {error.strerror}") from None
+    except (ValueError, RecursionError):
+        raise _unreadable(file, f"not a manifest of run format {FORMAT}, or damaged") from None
     if manifest.settings.rubric != manifest.rubric.digest:
         raise RunMismatchError(
             f"{file}: was edited: its rubric does not match the digest in its settings; restore the file"
         )
     return manifest
+
+
+def _unreadable(file: Path, problem: str) -> RunMismatchError:
+    """Return the error of a manifest that cannot be read."""
+    return RunMismatchError(f"{file}: {problem}; restore the file, or start a new run in another directory")
 
 
 def stored_readings(
@@ -353,8 +363,11 @@ def inputs_of_runs(folders: Iterable[Path]) -> list[str]:
     Raises:
         RunMismatchError: a folder holds no run that this version can read.
     """
-    starts = [start for folder in folders for start in read_manifest(folder).starts]
-    return [name for start in starts for name in start.inputs]
+    names: list[str] = []
+    for folder in folders:
+        for start in read_manifest(folder).starts:
+            names += start.inputs
+    return names
 
 
 def recorded_inputs(inputs: Iterable[str]) -> list[str]:
@@ -365,15 +378,13 @@ def recorded_inputs(inputs: Iterable[str]) -> list[str]:
 def _writer(document: dict[str, Any]) -> str:
     """Return the program that wrote a run of another format."""
     try:
-        found = document["starts"][-1]["localjudge"]
+        writer = document["starts"][-1]["localjudge"]
     except (KeyError, IndexError, TypeError):
-        found = None
-    is_readable = isinstance(found, str) and re.fullmatch(r"[\w.+!-]{1,40}", found)
-    return (
-        f"localjudge {found}, which wrote it"
-        if is_readable and found != __version__
-        else "the version that wrote it"
-    )
+        writer = None
+    is_version = isinstance(writer, str) and re.fullmatch(r"[\w.+!-]{1,40}", writer)
+    if is_version and writer != __version__:
+        return f"localjudge {writer}, which wrote it"
+    return "the version that wrote it"
 
 
 def as_json(content: Mapping[str, Any]) -> bytes:

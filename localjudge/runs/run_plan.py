@@ -23,11 +23,13 @@ from localjudge.prompts.task_stream import TaskStream
 from localjudge.records import Failure, Row, numbered
 from localjudge.records.keys import row_key
 from localjudge.rows.row_store import RowStore
-from localjudge.runs.row_source import WHOLE, Shard
+from localjudge.runs.shard import WHOLE, Shard
 from localjudge.system.steps import Report, no_progress
 
-# The largest rows are encoded to find the longest prompt: as many as have this many bytes together.
 _BYTES_MEASURED = 1_000_000
+"""The largest rows are encoded to find the longest prompt: as many as have this many bytes together."""
+_DIGEST_SIZE = 16
+"""The size of the digest of a row's content in bytes."""
 
 
 class RunPlan(AbstractContextManager["RunPlan"]):
@@ -67,23 +69,31 @@ class RunPlan(AbstractContextManager["RunPlan"]):
         self.input_rows = 0
         self._input_digest = hashlib.sha256()
         self.shard = shard
-        self._builder, self._scratch = judge.task_builder, scratch
-        self._groups, self._digests, self._ids = array("Q"), bytearray(), array("Q")
-        self._unreadable, self._bounds = bytearray(), array("q")
+        self._builder = judge.task_builder
+        self._scratch = scratch
+        # Of each row of the shard: its group, the digests of its content and of its identity, whether it is a
+        # failure, and the bound of its prompt, if every prompt has one.
+        self._groups = array("Q")
+        self._digests = bytearray()
+        self._identities = array("Q")
+        self._unreadable = bytearray()
+        self._bounds = array("q")
         with ExitStack() as stack:
             self._stored = stack.enter_context(RowStore(scratch))
-            for row in self._part(rows, report, expected):
+            for row in self._rows_of_shard(rows, report, expected=expected):
                 self._stored.append(row)
             self._open = stack.pop_all()
         self.rows = len(self._stored)
-        groups, digests = np.asarray(self._groups), np.frombuffer(self._digests, "S16")
-        _, self._member, self._copies = np.unique(digests, return_inverse=True, return_counts=True)
-        self.groups, self.different = len(np.unique(groups)), len(self._copies)
-        # By group, the first duplicate, and the input.
-        order = np.lexsort((_first(digests), _first(groups)))
+        groups = np.asarray(self._groups)
+        digests = np.frombuffer(self._digests, "S16")
+        different, self._content, self._copies = np.unique(digests, return_inverse=True, return_counts=True)
+        self.different = len(different)
+        self.groups = len(np.unique(groups))
+        # By the first row of the group, then by the first duplicate, then in the order of the input.
+        order = np.lexsort((_first_indices(digests), _first_indices(groups)))
         self.order = array("q", order.astype(np.int64).tobytes())
-        first = _first(np.asarray(self._ids))
-        self._repeated = np.flatnonzero(first != np.arange(self.rows))
+        first_with_identity = _first_indices(np.asarray(self._identities))
+        self._repeated = np.flatnonzero(first_with_identity != np.arange(self.rows))
         self.repeated_ids = len(self._repeated)
 
     def __exit__(self, *exception: object) -> None:
@@ -109,8 +119,11 @@ class RunPlan(AbstractContextManager["RunPlan"]):
             settings: the digest of all settings that determine a judgement, 32 bytes.
         """
         if self._unreadable[place]:
-            return self._failure(place).key
-        return row_key(settings, bytes(self._digests[16 * place : 16 * (place + 1)]))
+            failure = self.row(place)
+            assert isinstance(failure, Failure)
+            return failure.key
+        begin = place * _DIGEST_SIZE
+        return row_key(settings, bytes(self._digests[begin : begin + _DIGEST_SIZE]))
 
     def encode(self, done: Callable[[int], bool] = lambda place: False) -> TaskStream:
         """Begin to encode the rows in the order of judging, in a thread that ends with the plan.
@@ -120,22 +133,19 @@ class RunPlan(AbstractContextManager["RunPlan"]):
         Args:
             done: returns whether the row at a place needs no prompt.
         """
-        begins, copies, last = array("q"), array("q"), None
+        begins = array("q")
+        copies = array("q")
+        last_content = None
         for begin, place in enumerate(self.order):
-            if (member := self._member[place]) != last and not done(place):
+            content = self._content[place]
+            if content != last_content and not done(place):
                 begins.append(begin)
-                copies.append(self._copies[member])
-            last = member
-        return self._open.enter_context(
-            TaskStream(
-                self._builder,
-                self.row,
-                self.order,
-                begins,
-                copies,
-                self._scratch,
-            )
+                copies.append(self._copies[content])
+            last_content = content
+        stream = TaskStream(
+            self._builder, self.row, order=self.order, begins=begins, copies=copies, scratch=self._scratch
         )
+        return self._open.enter_context(stream)
 
     def longest(self) -> int | None:
         """Return an upper bound, in tokens, of the length of prompts that fit the context; None if unknown.
@@ -145,20 +155,24 @@ class RunPlan(AbstractContextManager["RunPlan"]):
         """
         if len(self._bounds) < self.rows:
             return None
-        longest = size = 0
-        by_size = np.argsort(np.asarray(self._bounds), kind="stable")[::-1]
-        for place in by_size.tolist():
-            size += (bound := self._bounds[place])
+        longest = 0
+        bytes_measured = 0
+        largest_first = np.argsort(np.asarray(self._bounds), kind="stable")[::-1]
+        for place in largest_first.tolist():
+            bound = self._bounds[place]
             if bound <= longest:
                 break
-            if size > _BYTES_MEASURED:
+            bytes_measured += bound
+            if bytes_measured > _BYTES_MEASURED:
                 longest = bound
                 break
             row = self.row(place)
             if isinstance(row, Row):
                 longest = max(longest, len(self._builder.task(row).tokens))
         room = self._builder.room
-        return min(longest, room) if room else longest
+        if room:
+            return min(longest, room)
+        return longest
 
     def repeated_id(self) -> Row | Failure:
         """Return the first row with the id and the system of an earlier row.
@@ -177,47 +191,54 @@ class RunPlan(AbstractContextManager["RunPlan"]):
         """Size of the rows in the scratch file in bytes."""
         return self._stored.size
 
-    def _part(
-        self, rows: Iterable[Row | Failure], report: Report, expected: int | None
+    def _rows_of_shard(
+        self, rows: Iterable[Row | Failure], report: Report, *, expected: int | None
     ) -> Iterator[Row | Failure]:
+        """Yield the rows of this shard, and keep the numbers of each; all rows of the input are counted."""
         for row in numbered(rows):
             self.input_rows += 1
             report(self.input_rows, expected)
             digest = _digest(row)
-            group = int.from_bytes(digest[:8]) if isinstance(row, Failure) else int(row.group, 16)
+            if isinstance(row, Failure):
+                group = int.from_bytes(digest[:8])
+            else:
+                group = int(row.group, 16)
             identity = json.dumps(_identity(row)).encode()
             self._input_digest.update(identity + digest)
-            if self.shard.holds(group):
-                self._groups.append(group)
-                self._digests += digest
-                self._ids.append(int.from_bytes(hashlib.sha256(identity).digest()[:8]))
-                self._unreadable.append(isinstance(row, Failure))
-                bound = 0 if isinstance(row, Failure) else self._builder.bound(row)
+            if not self.shard.holds(group):
+                continue
+            self._groups.append(group)
+            self._digests += digest
+            self._identities.append(int.from_bytes(hashlib.sha256(identity).digest()[:8]))
+            if isinstance(row, Failure):
+                self._unreadable.append(True)
+                self._bounds.append(0)
+            else:
+                self._unreadable.append(False)
+                bound = self._builder.bound(row)
                 if bound is not None:
                     self._bounds.append(bound)
-                yield row
-
-    def _failure(self, place: int) -> Failure:
-        row = self.row(place)
-        assert isinstance(row, Failure)
-        return row
+            yield row
 
 
-def _first(values: NDArray[np.generic]) -> NDArray[np.int64]:
+def _first_indices(values: NDArray[np.generic]) -> NDArray[np.int64]:
     """Return, for each value, the index of its first occurrence."""
-    _, first, member = np.unique(values, return_index=True, return_inverse=True)
-    return np.asarray(first[member], np.int64)
+    _, first, group = np.unique(values, return_index=True, return_inverse=True)
+    return np.asarray(first[group], np.int64)
 
 
 def _digest(row: Row | Failure) -> bytes:
     """Return a digest of a row's content, 16 bytes; duplicate rows share it."""
     if isinstance(row, Failure):
-        return hashlib.sha256(row.key.encode()).digest()[:16]
+        return hashlib.sha256(row.key.encode()).digest()[:_DIGEST_SIZE]
     return row.digest
 
 
 def _identity(row: Row | Failure) -> list[str | bool | None]:
     """Return the fields that distinguish rows of one input with equal content."""
-    of_pair = [] if row.opponent is None and not row.swapped else [row.opponent, row.swapped]
-    of_list = [] if row.criterion is None else [row.criterion.model_dump_json()]
-    return [row.id, row.system, *of_pair, *of_list]
+    fields: list[str | bool | None] = [row.id, row.system]
+    if row.opponent is not None or row.swapped:
+        fields += [row.opponent, row.swapped]
+    if row.criterion is not None:
+        fields.append(row.criterion.model_dump_json())
+    return fields

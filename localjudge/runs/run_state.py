@@ -36,7 +36,7 @@ class RunState:
     @classmethod
     def of(cls, folder: Path) -> Self:
         """Return the state of a run now."""
-        return cls(folder, manifest=_content(folder / MANIFEST), summary=_content(folder / SUMMARY))
+        return cls(folder=folder, manifest=_content(folder / MANIFEST), summary=_content(folder / SUMMARY))
 
     def refuse_change(self, again: str = "give this command again") -> None:
         """Check that the run still has this state.
@@ -48,8 +48,10 @@ class RunState:
             RunMismatchError: a start has changed it.
         """
         if RunState.of(self.folder) != self:
-            said = f"{self.folder}: its score command has changed it while it was read"
-            raise RunMismatchError(f"{said}; when that has ended, {again}")
+            raise RunMismatchError(
+                f"{self.folder}: its score command has changed it while it was read; when that has ended, "
+                f"{again}"
+            )
 
 
 def _content(file: Path) -> bytes | None:
