@@ -28,8 +28,8 @@ if TYPE_CHECKING:
     from localjudge.runs import RunObserver as RunObserver
     from localjudge.runs.pipeline import RunResult as RunResult
     from localjudge.runs.pipeline import score_run as score_run
-    from localjudge.runs.reader import RecordedRun as RecordedRun
-    from localjudge.runs.reader import load_run as load_run
+    from localjudge.runs.recorded_run import RecordedRun as RecordedRun
+    from localjudge.runs.recorded_run import load_run as load_run
     from localjudge.runs.row_source import RowSource as RowSource
 
 __version__ = "0.1.0"
@@ -41,7 +41,7 @@ _MODULES = {
     "records": ("Failure", "Judgement", "Response", "Row"),
     "rows.inputs": ("read_rows",),
     "rubrics.rubric": ("Rubric",),
-    "runs.reader": ("RecordedRun", "load_run"),
+    "runs.recorded_run": ("RecordedRun", "load_run"),
     "runs.pipeline": ("RunResult", "score_run"),
     "runs.row_source": ("RowSource",),
     "runs": ("RunObserver",),

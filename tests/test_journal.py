@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 from localjudge.errors import RunBrokenError, RunMismatchError
 from localjudge.records import Failure
 from localjudge.records.outcome_columns import AnswerColumns, from_bytes, to_bytes
-from localjudge.runs.journal import Journal, KeyIndex, key_digest, read_journal
+from localjudge.runs.journal import Journal, read_journal
+from localjudge.runs.key_index import KeyIndex, key_digest
 from localjudge.system.durable import LineStore
 
 NONE = AnswerColumns({}, ())

@@ -25,9 +25,9 @@ from localjudge import EngineError, Judge, RowSource, Rubric, score_run
 from localjudge.engines.protocol import Completion
 from localjudge.modes.row_outcome import RowOutcome
 from localjudge.prompts.task import Prompt
-from localjudge.runs.noise import RepeatedRow
 from localjudge.runs.reader import read_repeated_rows, read_row_outcomes
-from localjudge.runs.repeat import RowSample
+from localjudge.runs.repeated_rows import RepeatedRow
+from localjudge.runs.row_sample import RowSample
 from localjudge.runs.run_files import NOISE
 from localjudge.statistics.absolute_change import absolute_change
 

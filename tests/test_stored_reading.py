@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from conftest import Cli
 
-from localjudge.runs.reader import load_run
+from localjudge.runs.recorded_run import load_run
 from localjudge.runs.reread_texts import rows_again
 from localjudge.runs.run_manifest import read_manifest
 

@@ -13,7 +13,8 @@ from localjudge.errors import RunMismatchError
 from localjudge.records import Failure, Outcome
 from localjudge.records.outcome_columns import AnswerColumns
 from localjudge.rubrics.rubric import Rubric
-from localjudge.runs.journal import KeyIndex, key_digest, read_journal
+from localjudge.runs.journal import read_journal
+from localjudge.runs.key_index import KeyIndex, key_digest
 from localjudge.runs.run_files import JUDGEMENTS, MANIFEST, SET_ASIDE
 from localjudge.runs.run_manifest import FORMAT, RunManifest, StartRecord, read_manifest
 

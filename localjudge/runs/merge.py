@@ -14,8 +14,9 @@ from localjudge.errors import RunMismatchError, UsageError
 from localjudge.records import Outcome
 from localjudge.runs.earlier_starts import changes
 from localjudge.runs.journal import read_journal
-from localjudge.runs.noise import Noise, RepeatedRow, encoded_rows
+from localjudge.runs.noise import Noise
 from localjudge.runs.reader import is_complete, read_repeated_rows
+from localjudge.runs.repeated_rows import RepeatedRow, encoded_rows
 from localjudge.runs.run_directory import RunDirectory
 from localjudge.runs.run_files import JUDGEMENTS, MANIFEST, NOISE, SUMMARY
 from localjudge.runs.run_manifest import ModelRecord, RunManifest, StartRecord, as_json, read_manifest

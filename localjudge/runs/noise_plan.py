@@ -6,9 +6,9 @@ from pathlib import Path
 
 from localjudge.errors import RunMismatchError
 from localjudge.modes.row_outcome import RowOutcome
-from localjudge.runs.noise import RepeatedRow, read_noise_lines
 from localjudge.runs.notices import DRY_RUN, SERVER
-from localjudge.runs.repeat import RowSample
+from localjudge.runs.repeated_rows import RepeatedRow, read_noise_lines
+from localjudge.runs.row_sample import RowSample
 
 LEAST_ROWS = 800
 """Number of rows of a run from which some are judged again by default."""

@@ -30,11 +30,12 @@ from localjudge.records.outcome_columns import from_bytes, to_bytes
 from localjudge.runs import NEVER, StoppedBySignal, StopRequest
 from localjudge.runs.earlier_starts import LinesOfEarlierStarts, changed_weights, recorded_run, with_start
 from localjudge.runs.journal import Journal
-from localjudge.runs.noise import Noise, encoded_rows
+from localjudge.runs.noise import Noise
 from localjudge.runs.noise_plan import NoisePlan
 from localjudge.runs.notices import DRY_RUN, SERVER
 from localjudge.runs.ownership import LEASE, Ownership
 from localjudge.runs.repeat import judge_again
+from localjudge.runs.repeated_rows import encoded_rows
 from localjudge.runs.row_source import RowSource
 from localjudge.runs.run_files import (
     ENGINE_LOG,
@@ -70,6 +71,7 @@ class RunDirectory(AbstractContextManager["RunDirectory"]):
         done: number of rows of the input with an outcome; at most the number of rows.
         set_aside: number of lines that belong to no row of the input, found by this start.
         new_weights: the aspects whose weight or best label differs from that of the earlier starts, in words.
+        changed_inputs: the inputs whose content has changed since the last start.
         tokenization_warning: what `Judge.tokenization_warning` says of the rows, after `begin`.
         tasks: the tasks of the rows that this start judges, after `begin`.
 
@@ -170,7 +172,7 @@ class RunDirectory(AbstractContextManager["RunDirectory"]):
 
     def _start_record(self, source: RowSource) -> StartRecord:
         """Return the record of this start; only fields that are given are written."""
-        optional = source.recorded_readings
+        optional = dict(source.recorded_readings)
         if source.pairing is not None:
             optional["pairing"] = source.pairing
             optional["missing"] = source.missing

@@ -13,8 +13,9 @@ import numpy as np
 
 from localjudge.arrays import Floats
 from localjudge.records.outcome_columns import OVERALL
-from localjudge.runs.noise import RepeatedRow, column_change
+from localjudge.runs.noise import column_change
 from localjudge.runs.reader import read_repeated_rows
+from localjudge.runs.repeated_rows import RepeatedRow
 from localjudge.statistics.absolute_change import AbsoluteChange
 from localjudge.statistics.system_order import NO_DIFFERENCE
 from localjudge.studies.compare.matched_runs import MatchedRuns
