@@ -77,7 +77,7 @@ def merge(folders: Sequence[Path], out: Path, report: Report = no_progress) -> S
             raise refusal
         with run.writing(JUDGEMENTS) as scratch:
             with scratch.open("xb") as stream:
-                stream.writelines(with_progress(_in_order(parts), report, input_rows))
+                stream.writelines(with_progress(_in_order(parts), report, total=input_rows))
             repeated_rows = _repeated_rows(parts)
             for part in parts:
                 part.state.refuse_change()

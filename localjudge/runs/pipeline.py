@@ -126,10 +126,9 @@ def score_run(
         _introduce(judge, source, folder=folder, observer=observer)
         run.refuse_another(judge, shard)
         with observer.step("reading rows") as report:
-            new_plan = RunPlan(
-                judge, source.rows, scratch=folder, shard=shard, report=report, expected=source.count()
+            plan = stack.enter_context(
+                RunPlan(judge, source.rows, scratch=folder, shard=shard, report=report, expected=source.count())
             )
-            plan = stack.enter_context(new_plan)
             _say_pairs(plan, source, observer=observer)
             _warn_of_rows(plan, source, observer=observer)
             judge.configure_engine(plan.longest(), folder / ENGINE_LOG)
@@ -145,7 +144,7 @@ def score_run(
         start.finish_encoding()
         start.warn_of_prompts()
         statistics = dict(judge.engine.statistics())
-        cost = start.cost(summary, statistics)
+        cost = start.estimate_cost(summary, statistics)
         if noise_rows and start.is_dry_run:
             observer.say("a dry run has no noise; no row is judged again")
         noise_stopped = False
@@ -186,6 +185,7 @@ class _Start:
 
     @property
     def is_dry_run(self) -> bool:
+        """Whether no model is asked."""
         return self.judge.config.engine == DRY_RUN
 
     def say_engine(self) -> None:
@@ -276,7 +276,7 @@ class _Start:
         if self.judge.no_thoughts_notice:
             self.observer.warn(self.judge.no_thoughts_notice)
 
-    def cost(self, summary: Summary, statistics: Mapping[str, Any]) -> CostEstimate | None:
+    def estimate_cost(self, summary: Summary, statistics: Mapping[str, Any]) -> CostEstimate | None:
         """Return the estimated cost of the job, after a complete dry run; None otherwise.
 
         Args:

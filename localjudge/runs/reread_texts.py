@@ -84,7 +84,7 @@ def rows_found(
         if digest is not None:
             waiting[digest].append(index)
     last_rows: dict[str, Row] = {}
-    for row in rows_again(manifest, moved, problems):
+    for row in rows_again(manifest, moved, problems=problems):
         if not waiting:
             return
         digest = row.digest.hex()
@@ -137,8 +137,8 @@ def _rows_of_start(
     files = _joined(files_of_inputs)
     needed = used if start.pairing is None else start.pairing.used(used)
     try:
-        inputs = Inputs(files, start.columns, needed, max_row_bytes=start.max_row_bytes, readings=readings)
-        for row in prompt_rows(lambda _: inputs.rows(), used, start.pairing):
+        inputs = Inputs(files, start.columns, used=needed, max_row_bytes=start.max_row_bytes, readings=readings)
+        for row in prompt_rows(lambda _: inputs.rows(), used, pairing=start.pairing):
             if isinstance(row, Row):
                 yield row
     except UsageError as error:  # without some of the files, no pairs can be formed

@@ -110,12 +110,12 @@ class RowSource:
             pairing = Pairing.usual(used)
         files = find_inputs(names)
         needed = used if pairing is None else pairing.used(used)
-        inputs = Inputs(files, columns, needed, shown=used, max_row_bytes=max_row_bytes, readings=readings)
+        inputs = Inputs(files, columns, used=needed, shown=used, max_row_bytes=max_row_bytes, readings=readings)
         inputs.check()
         row_limit = RowLimit(limit, reads_on=all(can_be_read_twice(file) for file in files))
         has_one_prompt = pairing is None and CRITERION not in used
         return cls(
-            rows=prompt_rows(lambda _: inputs.rows(), used, pairing, row_limit),
+            rows=prompt_rows(lambda _: inputs.rows(), used, pairing=pairing, limit=row_limit),
             inputs=files,
             columns=columns,
             max_row_bytes=max_row_bytes,
@@ -147,7 +147,7 @@ class RowSource:
         """
         if pairing is None:
             pairing = Pairing.usual(used)
-        return cls(prompt_rows(partial(rows_of_program, rows), used, pairing), pairing=pairing)
+        return cls(prompt_rows(partial(rows_of_program, rows), used, pairing=pairing), pairing=pairing)
 
 
 def reading_records(inputs: Sequence[str], readings: Mapping[str, Reading]) -> list[dict[str, Any]]:

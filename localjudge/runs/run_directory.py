@@ -92,7 +92,7 @@ class RunDirectory(AbstractContextManager["RunDirectory"]):
         self.new_weights = ""
         self.changed_inputs: list[str] = []
         self.tokenization_warning: str | None = None
-        self._ownership = Ownership(folder, say, lease)
+        self._ownership = Ownership(folder, say, lease=lease)
         self._open = ExitStack()
 
     def __enter__(self) -> Self:
@@ -373,7 +373,7 @@ class RunDirectory(AbstractContextManager["RunDirectory"]):
         """Yield the line of each row of the input."""
         index = self._journal.index()
         columns = self._judge.rubric.columns
-        rows = with_progress(self._plan.in_order(), report, self._plan.rows)
+        rows = with_progress(self._plan.in_order(), report, total=self._plan.rows)
         for place, row in enumerate(rows):
             line_number = index.get(self._key(place))
             if line_number is None:

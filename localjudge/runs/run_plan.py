@@ -142,10 +142,11 @@ class RunPlan(AbstractContextManager["RunPlan"]):
                 begins.append(begin)
                 copies.append(self._copies[content])
             last_content = content
-        stream = TaskStream(
-            self._builder, self.row, order=self.order, begins=begins, copies=copies, scratch=self._scratch
+        return self._open.enter_context(
+            TaskStream(
+                self._builder, self.row, order=self.order, begins=begins, copies=copies, scratch=self._scratch
+            )
         )
-        return self._open.enter_context(stream)
 
     def longest(self) -> int | None:
         """Return an upper bound, in tokens, of the length of prompts that fit the context; None if unknown.

@@ -153,7 +153,7 @@ def read_summary(
         manifest = read_manifest(folder)
     summary = Summary(manifest, report_row)
     summary.noise = read_noise(folder, manifest)
-    outcomes = with_progress(read_outcomes(folder, manifest), report, count_lines(folder))
+    outcomes = with_progress(read_outcomes(folder, manifest), report, total=count_lines(folder))
     for outcome in outcomes:
         summary.add(outcome)
     return summary
