@@ -25,12 +25,12 @@ if TYPE_CHECKING:
     from localjudge.records import Row as Row
     from localjudge.rows.inputs import read_rows as read_rows
     from localjudge.rubrics.rubric import Rubric as Rubric
-    from localjudge.runs import RunObserver as RunObserver
     from localjudge.runs.pipeline import RunResult as RunResult
     from localjudge.runs.pipeline import score_run as score_run
     from localjudge.runs.recorded_run import RecordedRun as RecordedRun
     from localjudge.runs.recorded_run import load_run as load_run
     from localjudge.runs.row_source import RowSource as RowSource
+    from localjudge.runs.run_observer import RunObserver as RunObserver
 
 __version__ = "0.1.0"
 
@@ -44,7 +44,7 @@ _MODULES = {
     "runs.recorded_run": ("RecordedRun", "load_run"),
     "runs.pipeline": ("RunResult", "score_run"),
     "runs.row_source": ("RowSource",),
-    "runs": ("RunObserver",),
+    "runs.run_observer": ("RunObserver",),
     "integrations.reward": ("RewardEndpoint",),
 }
 _HOME = {name: module for module, names in _MODULES.items() for name in names}

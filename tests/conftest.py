@@ -21,10 +21,10 @@ from preloaded import Preloaded
 
 from localjudge import Rubric
 from localjudge.cli import main
-from localjudge.runs import StopRequest
 from localjudge.runs.reader import read_outcomes, read_row_outcomes
 from localjudge.runs.run_files import JUDGEMENTS
 from localjudge.runs.run_manifest import read_manifest
+from localjudge.runs.stop_request import StopRequest
 
 settings.register_profile("without deadlines", deadline=None)  # a slow machine makes no test fail
 settings.load_profile("without deadlines")

@@ -11,9 +11,9 @@ from conftest import Cli
 
 from localjudge.judge import Judge
 from localjudge.matching.judged_rows import read_scores
-from localjudge.runs import StopRequest
 from localjudge.runs.pipeline import score_run
 from localjudge.runs.row_source import RowSource
+from localjudge.runs.stop_request import StopRequest
 from localjudge.studies.rank import rank
 
 KINDS = {"good": 9, "poor": 2}

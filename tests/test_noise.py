@@ -417,7 +417,7 @@ def test_a_stop_in_the_pass_leaves_a_complete_run_and_says_how_to_measure_its_no
 def test_an_engine_that_dies_in_the_pass_does_not_make_the_run_fail(
     tmp_path: Path, model: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    from localjudge.runs import RunObserver
+    from localjudge.runs.run_observer import RunObserver
 
     class Warnings(RunObserver):
         def __init__(self) -> None:

@@ -27,12 +27,12 @@ from localjudge.errors import RunBrokenError, RunLockedError, RunMismatchError
 from localjudge.records import Outcome
 from localjudge.records.outcome_columns import from_line
 from localjudge.rows.record import FIRST_RECORDS
-from localjudge.runs import StoppedBySignal, StopSignal
 from localjudge.runs.reader import count_lines
 from localjudge.runs.repeat import repeat
 from localjudge.runs.row_source import RowSource
 from localjudge.runs.run_directory import RunDirectory
 from localjudge.runs.run_plan import RunPlan
+from localjudge.runs.stop_request import StoppedBySignal, StopSignal
 
 Make = Callable[..., Judge]
 

@@ -19,8 +19,8 @@ from localjudge.errors import RunMismatchError
 from localjudge.prompts.encoder import PromptEncoder
 from localjudge.prompts.task import Prompt
 from localjudge.prompts.task_stream import TaskStream
-from localjudge.runs import RunObserver
 from localjudge.runs.run_manifest import read_manifest
+from localjudge.runs.run_observer import RunObserver
 from localjudge.runs.shard import Shard
 
 ROWS: list[dict[str, Any]] = [

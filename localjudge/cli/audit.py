@@ -28,8 +28,8 @@ from localjudge.cli.progress import Progress
 from localjudge.cli.statistics_options import AllTables
 from localjudge.errors import UsageError
 from localjudge.report.study_options import LabelOptions
-from localjudge.runs import StopSignal
 from localjudge.runs.run_files import refuse_files_of_run, refuse_inputs_inside
+from localjudge.runs.stop_request import StopSignal
 from localjudge.settings import Flag
 from localjudge.system.durable import after_writing, write_text
 from localjudge.system.quantities import as_number, counted, percent

@@ -16,7 +16,7 @@ from rich.text import Text
 
 from localjudge.cli.messages import Form, Messages
 from localjudge.errors import LocalJudgeError
-from localjudge.runs import RunObserver
+from localjudge.runs.run_observer import RunObserver
 from localjudge.system.durable import scratch_folder
 from localjudge.system.quantities import duration, file_size
 from localjudge.system.steps import Report

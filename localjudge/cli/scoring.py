@@ -28,8 +28,8 @@ from localjudge.cli.options import (
     typed_command,
 )
 from localjudge.cli.progress import Progress
-from localjudge.runs import StopSignal
 from localjudge.runs.run_files import refuse_files_of_run
+from localjudge.runs.stop_request import StopSignal
 from localjudge.settings import Flag, PromptSettings
 from localjudge.system.terminal import printable, unfiltered
 

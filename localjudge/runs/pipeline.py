@@ -23,15 +23,16 @@ from localjudge.models.digests import in_words
 from localjudge.modes.pair_preference import pairs_in_words
 from localjudge.rows.columns import CONVERSATIONS
 from localjudge.rows.conversation import NO_CONVERSATION
-from localjudge.runs import NEVER, RunObserver, StopRequest
 from localjudge.runs.cost_estimate import CostEstimate
 from localjudge.runs.notices import DRY_RUN
 from localjudge.runs.reader import read_notices
 from localjudge.runs.row_source import RowSource
 from localjudge.runs.run_directory import RunDirectory
 from localjudge.runs.run_files import ENGINE_LOG, SET_ASIDE, refuse_inputs_inside
+from localjudge.runs.run_observer import RunObserver
 from localjudge.runs.run_plan import RunPlan
 from localjudge.runs.shard import WHOLE, Shard
+from localjudge.runs.stop_request import NEVER, StopRequest
 from localjudge.runs.summary import Summary
 from localjudge.system.quantities import counted, figure, hours
 

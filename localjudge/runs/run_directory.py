@@ -27,7 +27,6 @@ from localjudge.prompts.task import StopSubmitting, Task
 from localjudge.records import Outcome, Row
 from localjudge.records.keys import settings_digest
 from localjudge.records.outcome_columns import from_bytes, to_bytes
-from localjudge.runs import NEVER, StoppedBySignal, StopRequest
 from localjudge.runs.earlier_starts import LinesOfEarlierStarts, changed_weights, recorded_run, with_start
 from localjudge.runs.journal import Journal
 from localjudge.runs.noise import Noise
@@ -49,6 +48,7 @@ from localjudge.runs.run_files import (
 from localjudge.runs.run_manifest import StartRecord, as_json, recorded_inputs
 from localjudge.runs.run_plan import RunPlan
 from localjudge.runs.shard import WHOLE, Shard
+from localjudge.runs.stop_request import NEVER, StoppedBySignal, StopRequest
 from localjudge.runs.summary import Summary, read_summary
 from localjudge.system.steps import Report, Step, no_steps, with_progress
 

@@ -20,7 +20,8 @@ from localjudge.errors import UsageError
 from localjudge.judge import Judge
 from localjudge.records import Failure, Response, Row
 from localjudge.rubrics.rubric import Rubric
-from localjudge.runs import NEVER, RunObserver, StopRequest
+from localjudge.runs.run_observer import RunObserver
+from localjudge.runs.stop_request import NEVER, StopRequest
 from localjudge.studies.audit.perturbations import (
     AGAIN,
     ORIGINAL,

@@ -23,7 +23,8 @@ from localjudge.records import Row
 from localjudge.rubrics.aspect import values_in_words
 from localjudge.rubrics.orders import with_aspects_in, with_values_in
 from localjudge.rubrics.rubric import Rubric
-from localjudge.runs import NEVER, RunObserver, StopRequest
+from localjudge.runs.run_observer import RunObserver
+from localjudge.runs.stop_request import NEVER, StopRequest
 from localjudge.studies.audit.perturbations import AGAIN
 from localjudge.studies.audit.sample_runs import ROWS, SAMPLED, SampleRuns, refuse_another, written_row
 

@@ -18,12 +18,13 @@ from localjudge.rows.record import MAX_ROW_BYTES
 from localjudge.rows.row import record_of
 from localjudge.rows.shapes import COLUMNS
 from localjudge.rubrics.rubric import Rubric
-from localjudge.runs import NEVER, RunObserver, StopRequest
 from localjudge.runs.pipeline import score_run
 from localjudge.runs.row_source import RowSource
 from localjudge.runs.run_directory import RunDirectory
 from localjudge.runs.run_files import MANIFEST, refuse_foreign
 from localjudge.runs.run_manifest import read_manifest
+from localjudge.runs.run_observer import RunObserver
+from localjudge.runs.stop_request import NEVER, StopRequest
 from localjudge.system.durable import replacing
 
 ROWS = "rows.jsonl"
