@@ -27,7 +27,8 @@ from localjudge.prompts.task import StopSubmitting, Task
 from localjudge.records import Outcome, Row
 from localjudge.records.keys import settings_digest
 from localjudge.records.outcome_columns import from_bytes, to_bytes
-from localjudge.runs.earlier_starts import LinesOfEarlierStarts, changed_weights, recorded_run, with_start
+from localjudge.runs.earlier_lines import LinesOfEarlierStarts
+from localjudge.runs.earlier_starts import changed_weights, recorded_run, with_start
 from localjudge.runs.journal import Journal
 from localjudge.runs.noise import Noise
 from localjudge.runs.noise_plan import NoisePlan
