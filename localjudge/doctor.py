@@ -23,8 +23,8 @@ from localjudge.engines.selection import choose_engine, engine_extras
 from localjudge.errors import ModelError, SettingError, UsageError, in_one_line
 from localjudge.given_template import GivenTemplate
 from localjudge.models.catalogue import BUNDLED
-from localjudge.models.digests import changes_since_verified
 from localjudge.models.model import Model
+from localjudge.models.model_manifest import changes_since_verified
 from localjudge.system import requirements
 from localjudge.system.durable import free_space, unwritable
 from localjudge.system.machine import Machine
@@ -167,7 +167,8 @@ def _model(name: str | None, engine: str, template: GivenTemplate | None) -> lis
 
 def _fit(name: str | None) -> list[Check]:
     """Check that the model and at least one row fit this machine's memory."""
-    from localjudge.models.capacity import CapacityPlan, PlannedModel
+    from localjudge.models.capacity import CapacityPlan
+    from localjudge.models.planned_model import PlannedModel
 
     name, machine = name or BUNDLED, Machine.here()
     try:

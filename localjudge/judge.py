@@ -22,8 +22,8 @@ from localjudge.engines.server.text_reader import TextReader
 from localjudge.errors import SettingError
 from localjudge.given_template import NO_TEMPLATE_NOTICE
 from localjudge.models.catalogue import BUNDLED_NOTICE, BUNDLED_RUBRIC_NOTICE, profile_of
-from localjudge.models.digests import changes_since_verified
 from localjudge.models.model import Model
+from localjudge.models.model_manifest import changes_since_verified
 from localjudge.modes import prompt_rows
 from localjudge.modes.checklist import ChecklistOutcome
 from localjudge.modes.pair import PairOutcome
@@ -104,7 +104,9 @@ class Judge:
                 if self._has_served_weights
                 else Model.find(config.model, allow_download=allow_download)
             )
-            self.model_changes = changes_since_verified(self.model, allow_changed_model, report)
+            self.model_changes = changes_since_verified(
+                self.model, allow_changed=allow_changed_model, report=report
+            )
             if config.template_args:
                 self.model = replace(self.model, template_args=config.template_args)
             if config.chat_template != self.model.given_template:

@@ -16,16 +16,10 @@ from localjudge.engines.selection import choose_engine
 from localjudge.errors import LocalJudgeError, ModelError
 from localjudge.given_template import NO_TEMPLATE
 from localjudge.models.configuration import read_document, remote_code
-from localjudge.models.digests import (
-    MANIFEST,
-    ModelManifest,
-    in_words,
-    model_files,
-    paths_in,
-    read_digests,
-)
+from localjudge.models.digests import MANIFEST, in_words, model_files, paths_in, read_digests
 from localjudge.models.model import Model
 from localjudge.models.model_class import ModelClass, no_class
+from localjudge.models.model_manifest import ModelManifest
 from localjudge.models.refused_types import INSTEAD, why_no_judge
 from localjudge.models.tensor_check import check_tensors
 from localjudge.models.tokenizer import TOKENIZER_FILE

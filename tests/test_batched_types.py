@@ -95,7 +95,7 @@ def test_the_files_of_a_model_choose_neither_attention_nor_cache(tmp_path: Path,
 
 
 def test_types_are_listed_once_in_order() -> None:
-    listed, changed = batched_types._BATCHED.split(), refused_types._CHANGED.split()
+    listed, changed = batched_types._BATCHED.split(), list(refused_types._WRITES_OTHERWISE_TYPES)
     assert listed == sorted({*listed})
     assert changed == sorted({*changed} - {*listed})
     assert {*SHARING} <= {*listed}

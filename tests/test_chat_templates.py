@@ -469,7 +469,8 @@ def test_a_thought_in_each_style_ends_in_its_words_and_the_answer_is_whole(style
         outcomes = list(judge.score(rows))
         assert all(isinstance(each, Judgement) for each in outcomes), outcomes
         assert all("think" not in (each.thoughts or "") for each in outcomes if isinstance(each, Judgement))
-        _, ends, then = judge.model.thought_tokens
+        thought = judge.model.thought_tokens
+        ends, then = thought.ends, thought.then
         assert isinstance(ends, int)
         assert judge.model.tokenizer.decode([ends, *then]).replace(" ", "") == BETWEEN[name].replace(" ", "")
         assert ends not in judge.model.end_tokens

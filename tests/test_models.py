@@ -16,16 +16,11 @@ from tokenizers import Tokenizer, models
 from transformers import AutoConfig, AutoModelForCausalLM, PreTrainedTokenizerFast
 
 from localjudge.errors import ModelError
-from localjudge.models.capacity import (
-    CapacityPlan,
-    ModelSize,
-    PlannedModel,
-    cpu_memory,
-    gpu_requirements,
-    refusal,
-)
+from localjudge.models.capacity import CapacityPlan
 from localjudge.models.catalogue import Profile, find_profile, profiles
-from localjudge.models.configuration import read_shape, shape_of
+from localjudge.models.dimensions import dimensions_of, read_dimensions
+from localjudge.models.memory_needs import cpu_memory, gpu_requirements, refusal
+from localjudge.models.planned_model import ModelSize, PlannedModel
 from localjudge.models.weights import weights_in
 from localjudge.prompts.rendered_turns import render
 from localjudge.prompts.task_stream import BLOCK
@@ -142,7 +137,7 @@ def test_there_is_a_profile_for_each_size_of_machine() -> None:
     assert sizes[0] < 1
     assert any(60 < size < 80 for size in sizes)
     assert sum(profile.active_parameters is not None for profile in profiles()) >= 3
-    assert len({profile.shape.model_type for profile in profiles()}) >= 8
+    assert len({profile.dimensions.model_type for profile in profiles()}) >= 8
 
 
 @pytest.mark.parametrize("profile", profiles(), ids=lambda profile: profile.name)
@@ -151,13 +146,15 @@ def test_a_profile_holds_together(profile: Profile) -> None:
     assert (profile.thinking == "never") == (profile.thinking_end == "")
     assert profile.thinking != "optional" or profile.thinking_switch
     assert all(trap and "\n" not in trap for trap in profile.traps)
-    assert profile.shape.context
+    assert profile.dimensions.context
 
 
 @pytest.mark.parametrize("profile", profiles(), ids=lambda profile: profile.name)
 def test_a_profiles_weights_are_those_of_the_parameters_that_it_states(profile: Profile) -> None:
-    assert profile.unpacked_bytes / profile.shape.element / 1e9 == pytest.approx(profile.parameters, rel=0.03)
-    assert (profile.weight_bytes < profile.unpacked_bytes) == (profile.shape.quantization is not None)
+    assert profile.unpacked_bytes / profile.dimensions.element / 1e9 == pytest.approx(
+        profile.parameters, rel=0.03
+    )
+    assert (profile.weight_bytes < profile.unpacked_bytes) == (profile.dimensions.quantization is not None)
 
 
 @pytest.mark.slow
@@ -167,10 +164,10 @@ def test_a_profiles_weights_are_those_of_the_modelling_code(profile: Profile) ->
     with torch.device("meta"):
         network = AutoModelForCausalLM.from_config(AutoConfig.for_model(**config))
     numbers = sum(each.numel() for each in network.parameters())
-    if profile.shape.quantization:
+    if profile.dimensions.quantization:
         assert numbers / 1e9 == pytest.approx(profile.parameters, rel=0.001)
     else:
-        assert profile.weight_bytes == numbers * profile.shape.element
+        assert profile.weight_bytes == numbers * profile.dimensions.element
 
 
 @pytest.mark.parametrize(
@@ -219,7 +216,7 @@ def test_thinking_and_system_turn_are_as_the_published_template_has_them(
 
 def test_the_shape_of_a_model_of_several_media_is_that_of_its_text_part() -> None:
     config = as_file(tiny("qwen3"))
-    assert shape_of({"text_config": config}, "of several media") == shape_of(config, "of text")
+    assert dimensions_of({"text_config": config}, "of several media") == dimensions_of(config, "of text")
 
 
 @pytest.mark.parametrize(
@@ -262,7 +259,7 @@ def test_the_shape_of_a_model_of_several_media_is_that_of_its_text_part() -> Non
     ],
 )
 def test_the_cache_of_a_token_is_that_of_known_models(config: dict[str, Any], bytes_a_token: int) -> None:
-    assert shape_of(config, "known").cached_values(1) * 2 == bytes_a_token
+    assert dimensions_of(config, "known").cached_values(1) * 2 == bytes_a_token
 
 
 def test_the_quantised_weights_of_a_profile_are_those_of_its_files() -> None:
@@ -272,7 +269,7 @@ def test_the_quantised_weights_of_a_profile_are_those_of_its_files() -> None:
 
 
 def test_layers_of_an_unknown_kind_are_named() -> None:
-    searched = shape_of({**LLAMA, "block_configs": [{}]}, "searched")
+    searched = dimensions_of({**LLAMA, "block_configs": [{}]}, "searched")
     subject = PlannedModel("searched", "here", searched, ModelSize(16 * GIB, 16 * GIB, 16 * GIB, "counted"))
     plan = CapacityPlan.make(subject, Machine((), None))
     assert "32 of 32 layers keep a state of unknown size" in plan.notes
@@ -298,9 +295,9 @@ def test_layers_of_an_unknown_kind_are_named() -> None:
     ],
 )
 def test_quantised_weights_share_a_scale_in_blocks(quantization: dict[str, Any], block: int) -> None:
-    shape = shape_of({**LLAMA, "quantization_config": quantization}, "quantised")
-    assert shape.quantization == quantization["quant_method"]
-    assert shape.quantized_block == ((14336, block) if block else None)
+    dimensions = dimensions_of({**LLAMA, "quantization_config": quantization}, "quantised")
+    assert dimensions.quantization == quantization["quant_method"]
+    assert dimensions.quantized_block == ((14336, block) if block else None)
 
 
 @pytest.mark.slow
@@ -333,7 +330,7 @@ def test_a_directory_without_weights_is_counted_by_its_modelling_code_or_refused
 )
 def test_a_configuration_that_makes_no_sense_is_one_clear_line(change: dict[str, Any], said: str) -> None:
     with pytest.raises(ModelError, match=said) as raised:
-        shape_of({**LLAMA, **change}, "odd")
+        dimensions_of({**LLAMA, **change}, "odd")
     assert "\n" not in str(raised.value)
 
 
@@ -353,8 +350,8 @@ NAMES = [
 @given(st.dictionaries(st.sampled_from(NAMES), JSON, min_size=1))
 def test_any_configuration_is_planned_or_refused(change: dict[str, Any]) -> None:
     try:
-        shape = shape_of({**LLAMA, **change}, "any")
-        plan = gpu_requirements(shape, 16 * GIB, gpu_memory=H100)
+        dimensions = dimensions_of({**LLAMA, **change}, "any")
+        plan = gpu_requirements(dimensions, 16 * GIB, gpu_memory=H100)
     except ModelError:
         return
     assert plan.chosen or plan.problem
@@ -373,16 +370,16 @@ def test_a_directorys_plan_is_what_its_file_and_its_cache_really_take(
     config = tiny(model_type, dtype=dtype)
     network = AutoModelForCausalLM.from_config(config).to(getattr(torch, dtype)).eval()
     network.save_pretrained(tmp_path)
-    shape = read_shape(tmp_path, "made here")
+    dimensions = read_dimensions(tmp_path, "made here")
     file = tmp_path / "model.safetensors"
     assert weights_in(tmp_path) == file.stat().st_size
     prompt = 20
     with torch.inference_mode():
         cache = network(torch.full((3, prompt), 5), use_cache=True).past_key_values
     real = sum(each.nbytes for layer in cache.layers for each in _tensors(layer))
-    assert 3 * (shape.cached_values(prompt) * shape.element + shape.state_bytes) == real
-    more = cpu_memory(shape, 0, 0, rows=4) - cpu_memory(shape, 0, 0, rows=3)
-    assert more == shape.cached_values(291) * shape.element + shape.state_bytes
+    assert 3 * (dimensions.cached_values(prompt) * dimensions.element + dimensions.state_bytes) == real
+    more = cpu_memory(dimensions, 0, 0, rows=4) - cpu_memory(dimensions, 0, 0, rows=3)
+    assert more == dimensions.cached_values(291) * dimensions.element + dimensions.state_bytes
 
 
 def _tensors(layer: Any) -> list[torch.Tensor]:
@@ -399,10 +396,10 @@ def test_the_cache_planned_for_an_h200_is_the_one_that_vllm_found_there() -> Non
     # vLLM 0.24 with Qwen3-8B in bfloat16, max_num_seqs 256 instead of 1024: benchmarks/results/gpu.json.
     memory, found = 143_771 * 2**20, 781_776
     judge = shipped("qwen3-8b")
-    plan = gpu_requirements(judge.shape, judge.weight_bytes, gpu_memory=memory, gpus=1)
+    plan = gpu_requirements(judge.dimensions, judge.weight_bytes, gpu_memory=memory, gpus=1)
     assert plan.chosen
-    cache = plan.chosen.cache + 12 * (1024 - 256) * judge.shape.vocabulary
-    assert cache / (2 * judge.shape.cached_values(1)) == pytest.approx(found, rel=0.01)
+    cache = plan.chosen.cache + 12 * (1024 - 256) * judge.dimensions.vocabulary
+    assert cache / (2 * judge.dimensions.cached_values(1)) == pytest.approx(found, rel=0.01)
 
 
 # Splitting.
@@ -422,7 +419,7 @@ def test_the_tensor_parallel_size_is_the_smallest_with_room_for_a_useful_number_
     name: str, gpus: int
 ) -> None:
     judge = shipped(name)
-    plan = gpu_requirements(judge.shape, judge.weight_bytes, gpu_memory=H100)
+    plan = gpu_requirements(judge.dimensions, judge.weight_bytes, gpu_memory=H100)
     assert plan.chosen
     assert (plan.chosen.gpus, plan.problem) == (gpus, "")
     for fewer in plan.tried[: plan.tried.index(plan.chosen)]:
@@ -434,12 +431,14 @@ def test_the_tensor_parallel_size_is_the_smallest_with_room_for_a_useful_number_
 
 
 def test_heads_and_quantised_blocks_decide_what_can_be_split() -> None:
-    phi = shipped("phi-4").shape
+    phi = shipped("phi-4").dimensions
     assert [gpus for gpus in (1, 2, 4, 5, 8, 10) if not refusal(phi, gpus)] == [1, 2, 5, 10]
     assert "the number of key-value heads, 10, is not divisible by 4" in refusal(phi, 4)
-    assert "the number of attention heads, 64, is not divisible by 3" in refusal(shipped("qwen3-32b").shape, 3)
+    assert "the number of attention heads, 64, is not divisible by 3" in refusal(
+        shipped("qwen3-32b").dimensions, 3
+    )
     blocks = {"quant_method": "fp8", "weight_block_size": [128, 128]}
-    mixture = shape_of(
+    mixture = dimensions_of(
         {**shipped("qwen3-30b-a3b-instruct-2507").config, "quantization_config": blocks}, "in fp8"
     )
     assert [gpus for gpus in (1, 2, 4, 8) if not refusal(mixture, gpus)] == [1, 2]
@@ -447,30 +446,30 @@ def test_heads_and_quantised_blocks_decide_what_can_be_split() -> None:
 
 
 def test_key_value_heads_are_copied_where_there_are_fewer_than_gpus() -> None:
-    shape = shape_of({**LLAMA, "num_key_value_heads": 2}, "two heads")
-    shares = [shape.cached_values(1000, gpus) for gpus in (1, 2, 4, 8)]
+    dimensions = dimensions_of({**LLAMA, "num_key_value_heads": 2}, "two heads")
+    shares = [dimensions.cached_values(1000, gpus) for gpus in (1, 2, 4, 8)]
     assert shares == [shares[0], shares[0] // 2, shares[0] // 2, shares[0] // 2]
-    latent = shape_of({**as_file(tiny("deepseek_v3"))}, "latent")
+    latent = dimensions_of({**as_file(tiny("deepseek_v3"))}, "latent")
     assert latent.cached_values(10, 4) == latent.cached_values(10), "a latent is on every GPU"
 
 
 def test_a_window_bounds_what_its_layers_keep() -> None:
-    shape = shipped("gemma-3-27b-it").shape
+    dimensions = shipped("gemma-3-27b-it").dimensions
     full, sliding = (
-        sum(each.values for each in shape.layers if each.kind == kind) for kind in ("full", "sliding")
+        sum(each.values for each in dimensions.layers if each.kind == kind) for kind in ("full", "sliding")
     )
-    assert shape.cached_values(100) == 100 * (full + sliding)
-    assert shape.cached_values(9000) == 9000 * full + 1023 * sliding
-    assert shape.cached_values(9000, 1, BLOCK) == 9008 * full + (1024 + BLOCK) * sliding
+    assert dimensions.cached_values(100) == 100 * (full + sliding)
+    assert dimensions.cached_values(9000) == 9000 * full + 1023 * sliding
+    assert dimensions.cached_values(9000, 1, BLOCK) == 9008 * full + (1024 + BLOCK) * sliding
 
 
 def test_where_there_is_little_room_the_plan_says_so_and_where_there_is_none_it_chooses_nothing() -> None:
     judge = shipped("qwen3-32b")
-    tight = gpu_requirements(judge.shape, judge.weight_bytes, gpu_memory=H100, gpus=1)
+    tight = gpu_requirements(judge.dimensions, judge.weight_bytes, gpu_memory=H100, gpus=1)
     assert tight.chosen
     assert tight.chosen.gpus == 1
     assert f"room for only {tight.chosen.rows} rows at once" in tight.problem
-    none = gpu_requirements(judge.shape, judge.weight_bytes, gpu_memory=24 * GIB, gpus=2)
+    none = gpu_requirements(judge.dimensions, judge.weight_bytes, gpu_memory=24 * GIB, gpus=2)
     assert none.chosen is None
     assert none.problem == "it does not fit 2 GPUs of 24.0 GiB"
 

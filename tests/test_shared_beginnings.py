@@ -11,7 +11,7 @@ from conftest import Cli, write_rows
 from test_generation import ALL_KEYS_AND_VALUES, OTHER_CACHES, save_model
 
 from localjudge.models.capacity import shared_beginnings
-from localjudge.models.configuration import read_shape
+from localjudge.models.dimensions import read_dimensions
 from localjudge.runs.run_manifest import read_manifest
 
 LAYERS = ("mistral", "gemma2", "gemma3_text", "qwen3_next")
@@ -42,7 +42,7 @@ def test_a_run_that_kept_beginnings_says_nothing(
     assert kept == "kept"
     assert counts["cached_prompt_tokens"] > 0
     assert "beginnings" not in said
-    assert shared_beginnings(read_shape(model, "tiny")) == ""
+    assert shared_beginnings(read_dimensions(model, "tiny")) == ""
 
 
 @pytest.mark.slow

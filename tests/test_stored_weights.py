@@ -11,9 +11,10 @@ import torch
 from conftest import Cli
 from safetensors.torch import save_file
 
-from localjudge.models.capacity import PlannedModel, gpu_requirements
-from localjudge.models.configuration import read_shape
+from localjudge.models.dimensions import read_dimensions
 from localjudge.models.gpus import GPU_MEMORY
+from localjudge.models.memory_needs import gpu_requirements
+from localjudge.models.planned_model import PlannedModel
 from localjudge.models.stored_weights import BITS, read_stored_weights
 from localjudge.system.quantities import GIB
 
@@ -153,7 +154,7 @@ def test_all_files_of_an_index_are_counted_and_no_other(tmp_path: Path) -> None:
     first = ["layer.weight", "layer.weight_scale_inv", "embedding.weight", "norm.weight"]
     files = dict.fromkeys(first, "model-1.safetensors") | {"head.weight": "model-2.safetensors"}
     (folder / "model.safetensors.index.json").write_text(json.dumps({"weight_map": files}))
-    read = read_stored_weights(folder, read_shape(folder, "tiny"))
+    read = read_stored_weights(folder, read_dimensions(folder, "tiny"))
     assert read.stored == data_bytes(folder / "model-1.safetensors") + 200
     assert read.unpacked == 2 * (NUMBERS + 100)
 
@@ -216,6 +217,6 @@ def test_more_memory_never_holds_fewer_rows() -> None:
     subject = PlannedModel.find("qwen3-8b")
     rows = []
     for mib in sorted(GPU_MEMORY.values()):
-        needs = gpu_requirements(subject.shape, subject.size.loaded, gpu_memory=mib * 2**20, gpus=1)
+        needs = gpu_requirements(subject.dimensions, subject.size.loaded, gpu_memory=mib * 2**20, gpus=1)
         rows.append(min(needs.tried[0].rows, 256))
     assert rows == sorted(rows)

@@ -17,8 +17,9 @@ from conftest import Cli, Ended, write_rows
 from safetensors.torch import load_file, save_file
 
 from localjudge import Judge, ModelError
-from localjudge.models.digests import ModelManifest, read_digests
+from localjudge.models.digests import read_digests
 from localjudge.models.model import Model
+from localjudge.models.model_manifest import ModelManifest
 from localjudge.models.weights import read_header
 from localjudge.system.durable import _machine
 

@@ -47,13 +47,18 @@ def list_models(as_json: AsJson = False) -> None:
 
 def _catalogue_table(profiles: Iterable[Profile]) -> Table:
     """Return a table with one row per model."""
-    from localjudge.models.capacity import MOST_GPUS, gpus_of_80
+    from localjudge.models.capacity import gpus_of_80
+    from localjudge.models.memory_needs import MOST_GPUS
     from localjudge.report.tables import Cells, Table
 
     rows: list[Cells] = []
     for profile in profiles:
         active = f" ({profile.active_parameters:g})" if profile.active_parameters else ""
-        size = f"{profile.parameters:g} B{active}", profile.shape.context, memory_size(profile.weight_bytes)
+        size = (
+            f"{profile.parameters:g} B{active}",
+            profile.dimensions.context,
+            memory_size(profile.weight_bytes),
+        )
         gpus = gpus_of_80(profile) or f"> {MOST_GPUS}"
         rows.append((profile.id, fill(profile.licence, 18), *size, gpus, profile.thinking))
     columns = "model", "licence", "parameters", "context", "weights", "GPUs", "thinks"
@@ -82,7 +87,8 @@ def plan(
     How long a run takes is measured, not predicted: `score --limit 100` ends with the rows/s of this machine.
     `score --engine dry-run` counts the tokens of prompts.
     """
-    from localjudge.models.capacity import CapacityPlan, PlannedModel
+    from localjudge.models.capacity import CapacityPlan
+    from localjudge.models.planned_model import PlannedModel
 
     memory = _memory_of_gpu(gpu, gpu_memory)
     settle_environment()
@@ -123,10 +129,11 @@ def _memory_of_gpu(name: str | None, gib: float | None) -> int:
 
 def _plan_text(plan: CapacityPlan) -> str:
     """Return the lines above the table of GPUs, for a terminal."""
-    from localjudge.models.capacity import ANSWER_TOKENS
+    from localjudge.models.memory_needs import ANSWER_TOKENS
 
-    subject, shape = plan.subject, plan.subject.shape
-    context = f" · context {shape.context:,}" if shape.context else ""
+    subject, dimensions = plan.subject, plan.subject.dimensions
+    context = f" · context {dimensions.context:,}" if dimensions.context else ""
+    weight_type = dimensions.quantization or dimensions.dtype
     size = subject.size
     types = ""
     if size.types:
@@ -134,7 +141,7 @@ def _plan_text(plan: CapacityPlan) -> str:
         types = f" ({', '.join(of_types)})"
     return "\n".join(
         (
-            f"{subject.name} · {shape.model_type} · {shape.quantization or shape.dtype}{context}",
+            f"{subject.name} · {dimensions.model_type} · {weight_type}{context}",
             f"from {subject.source}",
             f"weights  {memory_size(size.stored)}, {size.how_counted}{types}",
             f"a row    {memory_size(plan.needs.tried[0].row)} of KV cache for {plan.row_tokens:,} tokens "

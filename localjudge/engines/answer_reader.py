@@ -115,11 +115,11 @@ class TableReader:
         thought_end = ""
         if budget is not None:
             try:
-                opens_thought, ends, then = model.thought_tokens
-                table = after_thinking(table, vocabulary, opens_thought, ends, then)
+                thought = model.thought_tokens
+                table = after_thinking(table, vocabulary, thought.opens, thought.ends, thought.then)
             except ModelError as error:
                 raise SettingError("thinking_budget", budget, f"model {model.name} {error}") from None
-            thought_end = "" if isinstance(ends, int) else ends.decode()
+            thought_end = "" if isinstance(thought.ends, int) else thought.ends.decode()
         if max(encoder.head + encoder.tail, default=0) >= vocabulary.size:
             raise ModelError(
                 f"model {model.name}: its chat template uses tokens that the model does not have; "

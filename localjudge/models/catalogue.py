@@ -1,4 +1,4 @@
-"""The models that can judge, and where each is: part of the package, in the hub's local cache, in a directory.
+"""The known models that can judge, and the folders that are part of the package.
 
 A known model has a profile, a file of its own, `models/profiles/NAME.toml`. It lists the facts to know before a
 model is downloaded: its licence, its size, whether it thinks and how to switch that off, known problems, and
@@ -17,10 +17,8 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from localjudge.errors import ModelError, in_one_line
-from localjudge.models.configuration import Shape, shape_of
-from localjudge.models.digests import DECISIVE
-from localjudge.system.machine import online
+from localjudge.errors import ModelError
+from localjudge.models.dimensions import ModelDimensions, dimensions_of
 
 BUNDLED = "bundled"
 """The name of the model that is part of the package."""
@@ -39,9 +37,6 @@ BUNDLED_RUBRIC_NOTICE = (
     "scores and rationales by any other prompt mean nothing. Use them only to try the program.\n"
     f"{_REAL_JUDGE}"
 )
-
-# The files to download for a model on the hub. Pickled weights and programs are not downloaded.
-_FETCHED = [*(f"*{ending}" for ending in DECISIVE), "*.md", "LICENSE*"]
 
 
 def shipped_folder(name: str) -> Path | None:
@@ -68,58 +63,6 @@ def bundled_folder() -> Path:
     if folder is None or not (folder / "config.json").is_file():
         raise ModelError("the bundled model is missing from this installation; give another with --model")
     return folder
-
-
-def refused_gguf(name: str) -> ModelError:
-    """Return the error for a model in a GGUF file, which no engine of this process loads."""
-    return ModelError(
-        f"model {name}: a GGUF file is judged through a server that runs it, such as llama.cpp or Ollama, with "
-        "`engine` server (localjudge help server); or give a directory with the model's safetensors files"
-    )
-
-
-def cached_folder(name: str, allow_download: bool) -> Path:
-    """Return the directory of a model in the local cache of the hub, by the model's id.
-
-    Args:
-        name: the id.
-        allow_download: download the model if it is not in the cache.
-
-    Raises:
-        ModelError: it is not there, or it cannot be downloaded.
-    """
-    if name.lower().endswith(".gguf"):
-        raise refused_gguf(name)
-    if model_path(name).is_file():
-        raise ModelError(f"model {name}: is a file; give the directory of a model")
-    if name.count("/") > 1 or name.startswith((".", "/", "~")):
-        raise ModelError(f"model {name}: no such directory")
-    from huggingface_hub import constants, snapshot_download
-    from huggingface_hub.errors import HFValidationError, LocalEntryNotFoundError
-
-    try:
-        return Path(snapshot_download(name, local_files_only=True))
-    except (LocalEntryNotFoundError, HFValidationError) as error:
-        # A model that was downloaded without pickles and original files is complete enough.
-        if incomplete := getattr(error, "snapshot_path", None):
-            return Path(incomplete)
-        looked = f"model {name}: no such directory, and not in the local cache {constants.HF_HUB_CACHE}"
-    if not allow_download:
-        fetch = f"download it: hf download {name}, or score with --allow-download, or bring it in a pack"
-        if "/" not in name:
-            ids = (profile.id for profile in profiles() if profile.name.startswith(name.lower()))
-            whole = next(ids, None)
-            such = "OWNER/NAME" if whole is None else f"such as {whole}"
-            fetch = f"give a directory, or the whole id of a repository, {such}, or bring it in a pack"
-        raise ModelError(f"{looked}; {fetch} (localjudge pack --model)")
-    try:
-        with online():
-            return Path(snapshot_download(name, allow_patterns=_FETCHED))
-    except Exception as error:  # the errors of the hub, the network and the disk have no common base class
-        raise ModelError(
-            f"{looked}; it cannot be downloaded: {in_one_line(error)}; without a network, bring a copy of its "
-            "directory, or a pack: localjudge pack --model"
-        ) from None
 
 
 class Profile(BaseModel):
@@ -160,15 +103,17 @@ class Profile(BaseModel):
     config: dict[str, Any]
 
     @property
-    def shape(self) -> Shape:
-        """Shape of the model: the sizes of its cache and its activations."""
-        return shape_of(self.config, self.name)
+    def dimensions(self) -> ModelDimensions:
+        """Dimensions of the model: the sizes of its cache and its activations."""
+        return dimensions_of(self.config, self.name)
 
     @property
     def unpacked_bytes(self) -> int:
         """Bytes of its weights in its dtype."""
-        shape = self.shape
-        return int(self.parameters * 1e9) * shape.element if shape.quantization else self.weight_bytes
+        dimensions = self.dimensions
+        if dimensions.quantization is None:
+            return self.weight_bytes
+        return int(self.parameters * 1e9) * dimensions.element
 
     @property
     def small_notice(self) -> str | None:
@@ -189,16 +134,19 @@ def profiles() -> tuple[Profile, ...]:
     folder = shipped_folder("profiles")
     if folder is None:
         raise ModelError("the model profiles are missing from this installation; install localjudge again")
-    found = [
-        Profile.model_validate({"name": file.stem, **tomllib.loads(file.read_text(encoding="utf-8"))})
-        for file in folder.glob("*.toml")
-    ]
-    return tuple(sorted(found, key=lambda profile: (profile.parameters, profile.name)))
+    unordered = [_read_profile(file) for file in folder.glob("*.toml")]
+    return tuple(sorted(unordered, key=lambda profile: (profile.parameters, profile.name)))
+
+
+def _read_profile(file: Path) -> Profile:
+    facts = tomllib.loads(file.read_text(encoding="utf-8"))
+    return Profile.model_validate({"name": file.stem, **facts})
 
 
 _SIZES = (
     "model_type", "hidden_size", "intermediate_size", "num_hidden_layers", "num_attention_heads", "vocab_size",
 )  # fmt: skip
+"""Settings of a `config.json` that together identify a known model."""
 
 
 def profile_of(config: Any) -> Profile | None:
@@ -207,13 +155,17 @@ def profile_of(config: Any) -> Profile | None:
     Args:
         config: the configuration of its language model, as transformers reads it.
     """
-    sizes = {name: getattr(config, name, None) for name in _SIZES}
-    return next(
-        (each for each in profiles() if {name: each.config.get(name) for name in _SIZES} == sizes), None
-    )
+    sizes = [getattr(config, setting, None) for setting in _SIZES]
+    for profile in profiles():
+        if sizes == [profile.config.get(setting) for setting in _SIZES]:
+            return profile
+    return None
 
 
 def find_profile(name: str) -> Profile | None:
     """Return the profile with this name or repository id, in any letter case; None if there is none."""
     wanted = name.lower()
-    return next((each for each in profiles() if wanted in (each.name, each.id.lower())), None)
+    for profile in profiles():
+        if wanted in (profile.name, profile.id.lower()):
+            return profile
+    return None

@@ -9,8 +9,8 @@ also has a screen, or is divided, has less for a model.
 from __future__ import annotations
 
 from localjudge.errors import UsageError
+from localjudge.system.quantities import MIB
 
-MIB = 2**20
 GPU_MEMORY = {
     "t4": 15_360,
     "a10": 23_028,
@@ -39,14 +39,12 @@ def gpu_memory(name: str) -> int:
     Raises:
         UsageError: no GPU of the table has this name.
     """
-    by_letters = {_letters(known): memory for known, memory in GPU_MEMORY.items()}
-    memory = by_letters.get(_letters(name))
-    if memory is None:
-        known = ", ".join(GPU_MEMORY)
-        raise UsageError(
-            f"`gpu` {name}: is not in the table; give one of {known}, or its GiB with `gpu_memory`"
-        )
-    return memory * MIB
+    letters = _letters(name)
+    for gpu, memory in GPU_MEMORY.items():
+        if _letters(gpu) == letters:
+            return memory * MIB
+    names = ", ".join(GPU_MEMORY)
+    raise UsageError(f"`gpu` {name}: is not in the table; give one of {names}, or its GiB with `gpu_memory`")
 
 
 def _letters(name: str) -> str:

@@ -12,8 +12,9 @@ from localjudge.models.tensor_check import quantization_method
 from localjudge.models.weights import Tensor
 
 _HEADS = frozenset({"lm_head"})
-# Names of the embeddings, which are also the last layer of a model that ties both.
+"""Names of the last layer."""
 _EMBEDDINGS = frozenset({"embed_tokens", "embed_in", "word_embeddings", "tok_embeddings", "wte"})
+"""Names of the embeddings, which are also the last layer of a model that ties both."""
 _PLAIN_TYPES = frozenset({"F32", "F16", "BF16"})
 _PLAIN_TENSORS = frozenset({"weight", "bias"})
 
@@ -29,8 +30,8 @@ class LastLayer(Enum):
 def stored_last_layer(model: Model) -> LastLayer:
     """Return whether the last layer of a model is stored quantized.
 
-    A checkpoint without a quantization method does not. In another one, the layer is plain only if the headers
-    show its weights as floating-point numbers of 16 or 32 bits.
+    In a checkpoint without a quantization method, it is not. In another one, the layer is plain only if the
+    headers show its weights as floating-point numbers of 16 or 32 bits.
     """
     configuration = model.configuration
     if quantization_method(configuration) is None:
@@ -41,12 +42,12 @@ def stored_last_layer(model: Model) -> LastLayer:
         tensors = model.tensors
     except ModelError:  # a directory without weights, such as that of a judge whose model is on a server
         return LastLayer.UNKNOWN
-    layer = _tensors_of(tensors, _HEADS)
-    if not layer and _ties_embeddings(configuration):
-        layer = _tensors_of(tensors, _EMBEDDINGS)
-    if not layer:
+    layer_tensors = _tensors_of(tensors, _HEADS)
+    if not layer_tensors and _ties_embeddings(configuration):
+        layer_tensors = _tensors_of(tensors, _EMBEDDINGS)
+    if not layer_tensors:
         return LastLayer.UNKNOWN
-    if all(_is_plain(name, tensor) for name, tensor in layer.items()):
+    if all(_is_plain(name, tensor) for name, tensor in layer_tensors.items()):
         return LastLayer.PLAIN
     return LastLayer.QUANTIZED
 
@@ -54,10 +55,10 @@ def stored_last_layer(model: Model) -> LastLayer:
 def _quantizes_head(configuration: Any) -> bool:
     """Return whether the quantization of GPTQ or AWQ includes the last layer: `lm_head` is true."""
     for config in (configuration, configuration.get_text_config()):
-        named = getattr(config, "quantization_config", None)
-        if named is None:
+        quantization = getattr(config, "quantization_config", None)
+        if quantization is None:
             continue
-        settings = named if isinstance(named, dict) else named.to_dict()
+        settings = quantization if isinstance(quantization, dict) else quantization.to_dict()
         if settings.get("lm_head") is True:
             return True
     return False
@@ -75,4 +76,5 @@ def _tensors_of(tensors: Mapping[str, Tensor], layers: frozenset[str]) -> dict[s
 
 
 def _is_plain(name: str, tensor: Tensor) -> bool:
+    """Return whether a tensor is a weight or a bias as a floating-point number."""
     return name.rpartition(".")[2] in _PLAIN_TENSORS and tensor.dtype in _PLAIN_TYPES

@@ -12,9 +12,10 @@ from typing import Any
 from localjudge.constraint.vocabulary import Vocabulary, read_vocabulary
 from localjudge.errors import ModelError, UsageError, in_one_line
 from localjudge.given_template import NO_TEMPLATE, GivenTemplate
-from localjudge.models.catalogue import BUNDLED, bundled_folder, cached_folder, model_path, refused_gguf
+from localjudge.models.catalogue import BUNDLED, bundled_folder, model_path
 from localjudge.models.configuration import read_document, remote_kernels
 from localjudge.models.digests import decisive_digest, read_digests
+from localjudge.models.hub_cache import cached_folder, refused_gguf
 from localjudge.models.refused_types import INSTEAD, why_no_judge
 from localjudge.models.tokenizer import TOKENIZER_FILE, load_tokenizer, tokenization_warning
 from localjudge.models.weights import PICKLED, Tensor, read_tensors
@@ -25,6 +26,24 @@ from localjudge.prompts.thought_marks import KNOWN_MARKS, marks_of, names_though
 from localjudge.system.machine import go_offline
 from localjudge.system.requirements import require
 from localjudge.system.steps import Report, no_progress
+
+_ANSWER = "stand-in-for-the-answer"
+"""The text that stands for an answer in a chat template."""
+
+
+@dataclass(frozen=True, slots=True)
+class ThoughtTokens:
+    """The tokens around a thought.
+
+    Attributes:
+        opens: the tokens that open it; none if the prompt does.
+        ends: the added token that ends it, or the text that the model writes as text tokens.
+        then: the tokens from there to the answer.
+    """
+
+    opens: list[int]
+    ends: int | bytes
+    then: list[int]
 
 
 @dataclass(frozen=True)
@@ -55,7 +74,9 @@ class Model:
             ModelError: there is no such model, or it cannot be loaded safely.
         """
         model = cls.locate(name, allow_download=allow_download)
-        return model if model.is_bundled else model._checked()
+        if not model.is_bundled:
+            model._check_directory()
+        return model
 
     @classmethod
     def locate(cls, name: str | Path | None = None, *, allow_download: bool = False) -> Model:
@@ -68,24 +89,32 @@ class Model:
         if name is None or str(name) == BUNDLED:
             return cls(BUNDLED, bundled_folder())
         path = model_path(name)
-        folder = path if path.is_dir() else cached_folder(str(name), allow_download)
+        folder = path if path.is_dir() else cached_folder(str(name), allow_download=allow_download)
         return cls(str(name), folder.resolve())
 
-    def _checked(self) -> Model:
+    def _check_directory(self) -> None:
+        """Check that the directory has a whole model that can be loaded safely.
+
+        Raises:
+            ModelError: it has not.
+        """
         if (self.path / "adapter_config.json").exists():
             raise ModelError(
                 f"model {self.name}: {self.path} has a LoRA adapter (adapter_config.json), which some engines "
                 "load and others ignore; merge it into its model (PEFT: merge_and_unload), and give the result"
             )
-        if not list(self.path.glob("*.safetensors")) and (packed := sorted(self.path.glob("*.gguf"))):
-            raise refused_gguf(f"{self.path}: {packed[0].name}")
+        has_weights = any(self.path.glob("*.safetensors"))
+        gguf_files = sorted(self.path.glob("*.gguf"))
+        if gguf_files and not has_weights:
+            raise refused_gguf(f"{self.path}: {gguf_files[0].name}")
         if not (self.path / "config.json").is_file():
             raise ModelError(f"model {self.name}: {self.path} has no config.json; give a model directory")
-        if not list(self.path.glob("*.safetensors")):
-            pickled = any(file.name.lower().endswith(PICKLED) for file in self.path.iterdir())
-            what = "only pickled weights, which can run code when loaded" if pickled else "no weights"
-            raise ModelError(f"model {self.name}: {self.path} has {what}; give a model with safetensors files")
-        return self
+        if not has_weights:
+            has_pickles = any(file.name.lower().endswith(PICKLED) for file in self.path.iterdir())
+            content = "only pickled weights, which can run code when loaded" if has_pickles else "no weights"
+            raise ModelError(
+                f"model {self.name}: {self.path} has {content}; give a model with safetensors files"
+            )
 
     @contextmanager
     def _named(self) -> Iterator[None]:
@@ -93,10 +122,10 @@ class Model:
         try:
             yield
         except ModelError as error:
-            named = f"model {self.name}"
+            subject = f"model {self.name}"
             if self.given_template is not None:
-                named += f" with `chat_template` {self.given_template.name}"
-            raise ModelError(f"{named}: {error}") from None
+                subject += f" with `chat_template` {self.given_template.name}"
+            raise ModelError(f"{subject}: {error}") from None
 
     @property
     def is_served(self) -> bool:
@@ -127,16 +156,18 @@ class Model:
         from transformers import AutoConfig
 
         document = read_document(self.path / "config.json", f"model {self.name}")
-        if kernels := remote_kernels(document):
+        kernels = remote_kernels(document)
+        if kernels:
             raise ModelError(
                 f"model {self.name}: config.json names kernels of the hub ({', '.join(kernels)}), which are "
                 "programs and are not downloaded; remove them from config.json"
             )
-        if named := document.get("transformers_weights"):
+        weights_file = document.get("transformers_weights")
+        if weights_file:
             raise ModelError(
                 f"model {self.name}: config.json names a weights file (transformers_weights: "
-                f"{str(named)[:80]}), which some engines ignore; rename that file to model.safetensors, and "
-                "remove transformers_weights"
+                f"{str(weights_file)[:80]}), which some engines ignore; rename that file to model.safetensors, "
+                "and remove transformers_weights"
             )
         try:
             return AutoConfig.from_pretrained(self.path, local_files_only=True, trust_remote_code=False)
@@ -175,11 +206,12 @@ class Model:
     @property
     def _missing_reader(self) -> str:
         """Installation hint if the tokenizer has only a SentencePiece form and its libraries are missing."""
-        if (self.path / "tokenizer.model").is_file() and not (self.path / TOKENIZER_FILE).is_file():
-            try:
-                require("; it has only a tokenizer.model", "sentencepiece")
-            except UsageError as missing:
-                return str(missing)
+        if (self.path / TOKENIZER_FILE).is_file() or not (self.path / "tokenizer.model").is_file():
+            return ""
+        try:
+            require("; it has only a tokenizer.model", "sentencepiece")
+        except UsageError as missing:
+            return str(missing)
         return ""
 
     def require_template(self) -> None:
@@ -210,10 +242,15 @@ class Model:
         Raises:
             ModelError: the chat template cannot hold it.
         """
-        controls, tokenizer, settings = self._controls, self.tokenizer, self.template_args
+        controls = self._controls
+        tokenizer = self.tokenizer
         with self._named():
             return PromptEncoder(
-                tokenizer, system=system, thinking=thinking, template_args=settings, controls=controls
+                tokenizer,
+                system=system,
+                thinking=thinking,
+                template_args=self.template_args,
+                controls=controls,
             )
 
     def tokenization_warning(self, texts: Sequence[str]) -> str | None:
@@ -223,33 +260,43 @@ class Model:
         """
         if self.is_bundled or self.is_served:
             return None
-        return tokenization_warning(self.path, self.tokenizer, self.prompts, self._controls, texts)
+        return tokenization_warning(
+            self.path, self.tokenizer, prompts=self.prompts, controls=self._controls, texts=texts
+        )
 
     @property
     def _controls(self) -> frozenset[int]:
         """Tokens that end a turn or enclose a thought, declared by the tokenizer or not."""
-        ids = (self.tokenizer.backend_tokenizer.token_to_id(text) for text in KNOWN_MARKS)
-        return self.end_tokens.union(token for token in ids if token is not None)
+        marks = (self.tokenizer.backend_tokenizer.token_to_id(text) for text in KNOWN_MARKS)
+        return self.end_tokens.union(token for token in marks if token is not None)
+
+    @property
+    def _chat_template(self) -> str:
+        """The source of the chat template; empty without one."""
+        if not self.prompts.has_template:
+            return ""
+        source: str = self.tokenizer.get_chat_template()
+        return source
 
     @cached_property
-    def _added(self) -> dict[str, int]:
-        """The added tokens of the tokenizer, by their text."""
-        added = self.tokenizer.backend_tokenizer.get_added_tokens_decoder()
-        return {each.content: token for token, each in added.items()}
+    def _added_tokens(self) -> dict[str, int]:
+        """The ids of the tokenizer's added tokens, by their text."""
+        added_tokens = self.tokenizer.backend_tokenizer.get_added_tokens_decoder()
+        return {added.content: token for token, added in added_tokens.items()}
 
     @cached_property
     def thought_marks(self) -> ThoughtFormat | None:
         """The texts around a thought of the model; None if nothing ends one."""
-        opened = self.thinking_prompts.open_thought or self.prompts.open_thought
-        if opened and opened.ends:
+        opened = self.thinking_prompts.open_thought
+        if opened is None:
+            opened = self.prompts.open_thought
+        if opened is not None and opened.ends:
             return opened
-        return marks_of(self._added, self.tokenizer.get_chat_template() if self.prompts.has_template else "")
+        return marks_of(self._added_tokens, self._chat_template)
 
     @property
-    def thought_tokens(self) -> tuple[list[int], int | bytes, list[int]]:
-        """The tokens that open a thought, unless the prompt does; its end; and the tokens up to the answer.
-
-        The end is an added token, or a text that the model writes as text tokens.
+    def thought_tokens(self) -> ThoughtTokens:
+        """The tokens around a thought of the model.
 
         Raises:
             ModelError: the model has no mark that ends a thought, or one that ends its turn.
@@ -259,16 +306,19 @@ class Model:
             raise ModelError(
                 "has no token that ends its thinking, and its chat template names no text that does"
             )
-        opens, then = (
-            self.tokenizer.backend_tokenizer.encode(text, add_special_tokens=False).ids
-            for text in (marks.opens, marks.then)
-        )
-        ends: int | bytes = self._added.get(marks.ends, marks.ends.encode())
+        ends: int | bytes = self._added_tokens.get(marks.ends, marks.ends.encode())
         if ends in self.end_tokens:
             raise ModelError(f"ends its thinking with {marks.ends}, which ends its turn, too")
-        if self.thinking_prompts.open_thought:
-            opens = []
-        return [token for token in opens if token in self._added.values()], ends, then
+        opens: list[int] = []
+        if self.thinking_prompts.open_thought is None:
+            added_tokens = self._added_tokens.values()
+            opens = [token for token in self._encode(marks.opens) if token in added_tokens]
+        return ThoughtTokens(opens, ends, then=self._encode(marks.then))
+
+    def _encode(self, text: str) -> list[int]:
+        """Return the token ids of a text alone."""
+        ids: list[int] = self.tokenizer.backend_tokenizer.encode(text, add_special_tokens=False).ids
+        return ids
 
     @cached_property
     def untold_thoughts(self) -> ThoughtFormat | None:
@@ -277,13 +327,14 @@ class Model:
         Its chat template names their marks, but has no switch: with thinking on and off it renders the same
         prompt, and that opens no thought. None for any other model.
         """
-        if not self.prompts.has_template or not names_thoughts(self.tokenizer.get_chat_template()):
+        if not names_thoughts(self._chat_template):
             return None
         try:
             thinking = self.thinking_prompts
         except ModelError:  # the template refuses to think, which is a switch
             return None
-        if thinking.open_thought or thinking.digest != self.prompts.digest:
+        has_switch = thinking.digest != self.prompts.digest
+        if has_switch or thinking.open_thought is not None:
             return None
         return self.thought_marks
 
@@ -295,11 +346,14 @@ class Model:
 
     @cached_property
     def vocabulary(self) -> Vocabulary:
-        ends, tokenizer = self.end_tokens, self.tokenizer
+        ends = self.end_tokens
+        tokenizer = self.tokenizer
         size = getattr(self.config, "vocab_size", None)
         if size is None:
-            kind = self.configuration.model_type
-            raise ModelError(f"model {self.name}: it is of type {kind}, which has no vocabulary; {INSTEAD}")
+            model_type = self.configuration.model_type
+            raise ModelError(
+                f"model {self.name}: it is of type {model_type}, which has no vocabulary; {INSTEAD}"
+            )
         with self._named():
             return read_vocabulary(tokenizer, size, ends)
 
@@ -332,13 +386,19 @@ class Model:
             )
         return frozenset(ends)
 
-    def _end_ids(self, file: str, named: Any) -> set[int]:
-        """Return the token ids in a file's `eos_token_id`: one, a list, or none."""
-        ids = named if isinstance(named, list) else [] if named is None else [named]
+    def _end_ids(self, file: str, eos_token_id: Any) -> set[int]:
+        """Return the token ids in a file's `eos_token_id`: one, a list, or none.
+
+        Raises:
+            ModelError: a value is not a token id.
+        """
+        if eos_token_id is None:
+            return set()
+        ids = eos_token_id if isinstance(eos_token_id, list) else [eos_token_id]
         if any(type(token) is not int for token in ids):
             raise ModelError(
-                f"model {self.name}: {file}: eos_token_id is {str(named)[:80]!r}; give a token id, a whole "
-                "number, or a list of them"
+                f"model {self.name}: {file}: eos_token_id is {str(eos_token_id)[:80]!r}; give a token id, a "
+                "whole number, or a list of them"
             )
         return set(ids)
 
@@ -347,28 +407,29 @@ class Model:
 
         It is not one that ends thoughts, too, as where one token ends all messages (Kimi K3).
         """
-        placeholder = "stand-in-for-the-answer"
-        turns = [{"role": "user", "content": "-"}, {"role": "assistant", "content": placeholder}]
+        turns = [{"role": "user", "content": "-"}, {"role": "assistant", "content": _ANSWER}]
         with self._named():
             text = render(self.tokenizer, turns, add_generation_prompt=False, template_args=self.template_args)
-        if placeholder not in text:
+        if _ANSWER not in text:
             return set()
-        rest = text.rpartition(placeholder)[2].lstrip()
+        after_answer = text.rpartition(_ANSWER)[2].lstrip()
         thought_end = self._end_of_thought()
-        tokens = self.tokenizer.backend_tokenizer.get_added_tokens_decoder()
-        return {
-            token
-            for token, each in tokens.items()
-            if each.special and rest.startswith(each.content) and each.content != thought_end
-        }
+        ends: set[int] = set()
+        for token, added in self.tokenizer.backend_tokenizer.get_added_tokens_decoder().items():
+            if added.special and added.content != thought_end and after_answer.startswith(added.content):
+                ends.add(token)
+        return ends
 
     def _end_of_thought(self) -> str:
         """Return the text that ends the thought that the template opens if thinking is on; else nothing."""
         turns = [{"role": "user", "content": "-"}]
-        variables = self.template_args
         try:
             prompt = render(
-                self.tokenizer, turns, add_generation_prompt=True, thinking=True, template_args=variables
+                self.tokenizer,
+                turns,
+                add_generation_prompt=True,
+                thinking=True,
+                template_args=self.template_args,
             )
         except ModelError:
             return ""

@@ -38,11 +38,11 @@ class ModelClass:
         """
         from transformers import AutoModelForCausalLM, AutoModelForImageTextToText
 
-        own = deepcopy(configuration)
         for auto in (AutoModelForCausalLM, AutoModelForImageTextToText):
-            if type(own) in auto._model_mapping:
-                remove_foreign_window(own.get_text_config())
-                return cls(auto, own)
+            if type(configuration) in auto._model_mapping:
+                corrected = deepcopy(configuration)
+                remove_foreign_window(corrected.get_text_config())
+                return cls(auto, corrected)
         return None
 
     def without_weights(self) -> Any:

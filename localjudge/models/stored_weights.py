@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from localjudge.errors import ModelError
-from localjudge.models.configuration import Shape
+from localjudge.models.dimensions import ModelDimensions
 from localjudge.models.weights import Tensor, read_tensors
 
 BITS = {
@@ -32,8 +32,8 @@ _WIDE_FLOATS = ("F32", "F64")
 _PACKED = ("I32", "U8")
 _USUAL_BITS = 4
 """Bits of a packed weight whose configuration does not say them: MXFP4, NVFP4, the 4 bits of bitsandbytes."""
-_NO_WEIGHT = re.compile(r"scale|zero|absmax|quant_map|quant_state|bitsandbytes|g_idx|SCB|weight_shape")
-"""In the last part of a tensor's name: it belongs to quantised weights and is none."""
+_QUANTIZATION_DATA = re.compile(r"scale|zero|absmax|quant_map|quant_state|bitsandbytes|g_idx|SCB|weight_shape")
+"""In the last part of a tensor's name: it belongs to quantised weights and is no weight."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,48 +56,58 @@ class StoredWeights:
         return sum(self.types.values())
 
 
-def read_stored_weights(folder: Path, shape: Shape) -> StoredWeights:
+def read_stored_weights(folder: Path, dimensions: ModelDimensions) -> StoredWeights:
     """Return what the weights in a directory take.
 
     Raises:
         ModelError: there are none, a file is missing or damaged, or a type is unknown.
     """
-    return stored_weights(read_tensors(folder), shape)
+    return stored_weights(read_tensors(folder), dimensions)
 
 
-def stored_weights(tensors: Mapping[str, Tensor], shape: Shape) -> StoredWeights:
-    """Return what these tensors take in a model of this shape.
+def stored_weights(tensors: Mapping[str, Tensor], dimensions: ModelDimensions) -> StoredWeights:
+    """Return what these tensors take in a model of these dimensions.
 
     Raises:
         ModelError: the type of a tensor is unknown.
     """
     types: Counter[str] = Counter()
-    loaded = unpacked = 0
+    loaded = 0
+    unpacked = 0
     for name, tensor in tensors.items():
         if tensor.dtype not in BITS:
             raise ModelError(f"{name}: has the unknown type {tensor.dtype}; known are {', '.join(BITS)}")
         stored = math.prod(tensor.shape) * BITS[tensor.dtype] // 8
         types[tensor.dtype] += stored
-        loaded += _loaded(tensor, stored, shape)
-        unpacked += _unpacked(name, tensor, stored, shape)
-    return StoredWeights(dict(types.most_common()), loaded, unpacked)
+        if dimensions.quantization is None:
+            loaded += _loaded_plain(tensor, stored)
+            unpacked += _unpacked_plain(tensor, stored, dimensions)
+        else:
+            loaded += stored
+            unpacked += _unpacked_quantized(name, tensor, dimensions)
+    return StoredWeights(dict(types.most_common()), loaded=loaded, unpacked=unpacked)
 
 
-def _loaded(tensor: Tensor, stored: int, shape: Shape) -> int:
-    """Return the bytes of a tensor in vLLM, which holds float32 in 16 bits; a quantised model as it is."""
-    if shape.quantization is None and tensor.dtype in _WIDE_FLOATS:
+def _loaded_plain(tensor: Tensor, stored: int) -> int:
+    """Return the bytes in vLLM of a tensor that is not quantised: it holds float32 in 16 bits."""
+    if tensor.dtype in _WIDE_FLOATS:
         return math.prod(tensor.shape) * 2
     return stored
 
 
-def _unpacked(name: str, tensor: Tensor, stored: int, shape: Shape) -> int:
-    """Return the bytes of a tensor where quantised weights are unpacked."""
-    numbers = math.prod(tensor.shape)
-    if shape.quantization is None:
-        is_narrow = BITS[tensor.dtype] < 16
-        return numbers * shape.element if is_narrow else stored
-    if _NO_WEIGHT.search(name.rpartition(".")[2]):
+def _unpacked_plain(tensor: Tensor, stored: int, dimensions: ModelDimensions) -> int:
+    """Return the bytes in transformers of a tensor of a model that is not quantised."""
+    if BITS[tensor.dtype] < 16:
+        return math.prod(tensor.shape) * dimensions.element
+    return stored
+
+
+def _unpacked_quantized(name: str, tensor: Tensor, dimensions: ModelDimensions) -> int:
+    """Return the bytes in transformers of a tensor of a quantised model, unpacked."""
+    if _QUANTIZATION_DATA.search(name.rpartition(".")[2]):
         return 0
+    numbers = math.prod(tensor.shape)
     if tensor.dtype in _PACKED:
-        numbers = numbers * BITS[tensor.dtype] // (shape.quantized_bits or _USUAL_BITS)
-    return numbers * shape.element
+        weight_bits = dimensions.quantized_bits or _USUAL_BITS
+        numbers = numbers * BITS[tensor.dtype] // weight_bits
+    return numbers * dimensions.element

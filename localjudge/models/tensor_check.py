@@ -8,7 +8,7 @@ the weights are read.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -34,7 +34,13 @@ class TensorCheck:
 
 @dataclass(frozen=True, slots=True)
 class _Mismatch:
-    """Differences between tensors and an architecture, by the architecture's names."""
+    """Differences between tensors and an architecture, by the architecture's names.
+
+    Attributes:
+        missing: tensors of the architecture alone.
+        unexpected: tensors of the files alone.
+        shapes: for each tensor of another shape, both shapes in words.
+    """
 
     missing: frozenset[str]
     unexpected: frozenset[str]
@@ -43,13 +49,15 @@ class _Mismatch:
     @property
     def words(self) -> str:
         """The differences in words; empty if there are none."""
-        shapes = [f"{name} {said}" for name, said in self.shapes.items()]
-        parts = {
-            "missing": sorted(self.missing),
-            "not its own": sorted(self.unexpected),
-            "of another shape": shapes,
-        }
-        return "; ".join(f"{what} {in_words(names)}" for what, names in parts.items() if names)
+        phrases = []
+        if self.missing:
+            phrases.append(f"missing {in_words(sorted(self.missing))}")
+        if self.unexpected:
+            phrases.append(f"not its own {in_words(sorted(self.unexpected))}")
+        if self.shapes:
+            different = [f"{name} {shapes}" for name, shapes in self.shapes.items()]
+            phrases.append(f"of another shape {in_words(different)}")
+        return "; ".join(phrases)
 
 
 def check_tensors(model: Model) -> TensorCheck:
@@ -68,21 +76,25 @@ def check_tensors(model: Model) -> TensorCheck:
     network = _meta_model(model)
     if network is None:
         return TensorCheck(complete=False, words=f"not checked: {no_class(model.configuration)}")
-    found = _load_shapes(network, tensors)
+    mismatch = _load_shapes(network, tensors)
     method = quantization_method(model.configuration)
-    if method:
-        found = _without_packed(found, {name.rpartition(".")[0] for name in network.state_dict()})
-    about = type(network).__name__
-    if about not in (model.configuration.architectures or [about]):  # the text part of a larger model
-        found = replace(found, unexpected=frozenset())
-    if found.words:
+    if method is not None:
+        layers = {_layer_of(name) for name in network.state_dict()}
+        mismatch = _without_packed(mismatch, layers)
+    class_name = type(network).__name__
+    architectures = model.configuration.architectures
+    if architectures and class_name not in architectures:  # the network is the text part of a larger model
+        mismatch = replace(mismatch, unexpected=frozenset())
+    differences = mismatch.words
+    if differences:
         raise ModelError(
-            f"model {model.name}: its weights do not match the {about} that config.json describes: "
-            f"{found.words}; download the whole model again"
+            f"model {model.name}: its weights do not match the {class_name} that config.json describes: "
+            f"{differences}; download the whole model again"
         )
-    if method:
-        return TensorCheck(False, f"{about}, packed by {method}: every layer found; packed shapes not checked")
-    return TensorCheck(True, f"{about}: {len(tensors)} tensors, all as expected")
+    if method is not None:
+        words = f"{class_name}, packed by {method}: every layer found; packed shapes not checked"
+        return TensorCheck(complete=False, words=words)
+    return TensorCheck(complete=True, words=f"{class_name}: {len(tensors)} tensors, all as expected")
 
 
 def count_parameters(model: Model) -> int | None:
@@ -92,7 +104,10 @@ def count_parameters(model: Model) -> int | None:
         ModelError: the configuration does not describe a model that can be built.
     """
     network = _meta_model(model)
-    return None if network is None else sum(each.numel() for each in network.parameters())
+    if network is None:
+        return None
+    sizes: Iterator[int] = (parameter.numel() for parameter in network.parameters())
+    return sum(sizes)
 
 
 def _meta_model(model: Model) -> Any:
@@ -109,8 +124,8 @@ def _meta_model(model: Model) -> Any:
     except ImportError as error:
         raise ModelError(f"model {model.name}: {in_one_line(error)}") from None
     except Exception as error:  # a stranger's numbers can make the modelling code raise anything
-        said = in_one_line(error)
-        raise ModelError(f"model {model.name}: config.json does not describe a model: {said}") from None
+        reason = in_one_line(error)
+        raise ModelError(f"model {model.name}: config.json does not describe a model: {reason}") from None
 
 
 def _load_shapes(network: Any, tensors: Mapping[str, Tensor]) -> _Mismatch:
@@ -124,44 +139,65 @@ def _load_shapes(network: Any, tensors: Mapping[str, Tensor]) -> _Mismatch:
     shapes = {name: torch.empty(tensor.shape, device="meta") for name, tensor in tensors.items()}
     mapping = get_model_conversion_mapping(network)
     settings = LoadStateDictConfig(device_map={"": "meta"}, weight_mapping=mapping)
-    shown = logging.is_progress_bar_enabled()
+    shows_progress = logging.is_progress_bar_enabled()
     logging.disable_progress_bar()
     try:
         loaded, _ = convert_and_load_state_dict_in_model(network, shapes, settings)
     finally:
-        if shown:
+        if shows_progress:
             logging.enable_progress_bar()
     network.tie_weights(missing_keys=loaded.missing_keys, recompute_mapping=False)
     network._adjust_missing_and_unexpected_keys(loaded)
+    shapes_in_words: dict[str, str] = {}
+    for name, stored_shape, shape in sorted(loaded.mismatched_keys):
+        shapes_in_words[name] = f"{list(stored_shape)}, not {list(shape)}"
     return _Mismatch(
         # A tensor that cannot be converted lacks one of its parts.
-        frozenset(loaded.missing_keys) | frozenset(loaded.conversion_errors),
-        frozenset(loaded.unexpected_keys),
-        {name: f"{list(held)}, not {list(own)}" for name, held, own in sorted(loaded.mismatched_keys)},
+        missing=frozenset(loaded.missing_keys) | frozenset(loaded.conversion_errors),
+        unexpected=frozenset(loaded.unexpected_keys),
+        shapes=shapes_in_words,
     )
 
 
 def quantization_method(configuration: Any) -> str | None:
     """Return the method by which a checkpoint is quantized; None if it is not."""
     for config in (configuration, configuration.get_text_config()):
-        if named := getattr(config, "quantization_config", None):
-            method = named.get("quant_method") if isinstance(named, dict) else named.quant_method
-            return str(getattr(method, "value", method))
+        quantization = getattr(config, "quantization_config", None)
+        if not quantization:
+            continue
+        if isinstance(quantization, dict):
+            method = quantization.get("quant_method")
+        else:
+            method = quantization.quant_method
+        return str(getattr(method, "value", method))  # an enum of transformers, or a text
     return None
 
 
-def _without_packed(found: _Mismatch, layers: set[str]) -> _Mismatch:
-    """Return the mismatches outside packed layers, whose names and shapes depend on the method."""
+def _layer_of(name: str) -> str:
+    """Return the layer of a tensor: its name without the last part."""
+    return name.rpartition(".")[0]
+
+
+def _without_packed(mismatch: _Mismatch, layers: set[str]) -> _Mismatch:
+    """Return the differences outside packed layers, in which names and shapes depend on the method.
+
+    Args:
+        mismatch: all differences.
+        layers: the names of the architecture's layers.
+    """
     packed: set[str] = set()
     unexpected: set[str] = set()
-    for name in found.unexpected:
-        own = {name[:place] for place, letter in enumerate(name) if letter == "."} & layers
-        packed |= own
-        unexpected |= set() if own else {name}
-    missing, shapes = (
-        {name for name in names if name.rpartition(".")[0] not in packed}
-        for names in (found.missing, found.shapes)
-    )
-    return _Mismatch(
-        frozenset(missing), frozenset(unexpected), {name: found.shapes[name] for name in sorted(shapes)}
-    )
+    for name in mismatch.unexpected:
+        containing = _prefixes(name) & layers
+        if containing:
+            packed |= containing
+        else:
+            unexpected.add(name)
+    missing = frozenset(name for name in mismatch.missing if _layer_of(name) not in packed)
+    shapes = {name: words for name, words in mismatch.shapes.items() if _layer_of(name) not in packed}
+    return _Mismatch(missing=missing, unexpected=frozenset(unexpected), shapes=shapes)
+
+
+def _prefixes(name: str) -> set[str]:
+    """Return the names of all modules that contain a tensor, by its name."""
+    return {name[:index] for index, letter in enumerate(name) if letter == "."}

@@ -19,8 +19,8 @@ from localjudge.prompts.encoder import PromptEncoder
 from localjudge.system.requirements import installed
 
 TOKENIZER_FILE = "tokenizer.json"
-# The types of models for which transformers corrects the rule that splits text, if it is asked to.
-_CORRECTED = ("mistral", "mistral3", "voxtral", "ministral", "pixtral")
+_CORRECTED_TYPES = ("mistral", "mistral3", "voxtral", "ministral", "pixtral")
+"""The types of models for which transformers corrects the rule that splits text, if it is asked to."""
 
 
 def load_tokenizer(folder: Path) -> Any:
@@ -46,16 +46,22 @@ def load_tokenizer(folder: Path) -> Any:
     backend.encode_special_tokens = False  # True would read the chat template's markers as characters
     if getattr(backend.model, "dropout", None) is not None:
         backend.model.dropout = None
-    if not tokenizer.special_tokens_map:  # no file declares any: those of the named class count, if they exist
+    if not tokenizer.special_tokens_map:  # no file declares any
         with suppress(Exception):  # the library cannot build each class from each file
-            named = _built_by_transformers(folder).special_tokens_map
-            known = {name: text for name, text in named.items() if backend.token_to_id(text) is not None}
-            tokenizer.add_special_tokens(known)
+            _add_special_tokens_of_class(tokenizer, folder)
     return tokenizer
 
 
+def _add_special_tokens_of_class(tokenizer: Any, folder: Path) -> None:
+    """Add the special tokens of the class that `tokenizer_config.json` names, if the vocabulary has them."""
+    special_tokens = _built_by_transformers(folder).special_tokens_map
+    token_to_id = tokenizer.backend_tokenizer.token_to_id
+    in_vocabulary = {name: text for name, text in special_tokens.items() if token_to_id(text) is not None}
+    tokenizer.add_special_tokens(in_vocabulary)
+
+
 def tokenization_warning(
-    folder: Path, tokenizer: Any, prompts: PromptEncoder, controls: Iterable[int], texts: Sequence[str]
+    folder: Path, tokenizer: Any, *, prompts: PromptEncoder, controls: Iterable[int], texts: Sequence[str]
 ) -> str | None:
     """Return in words that transformers would encode some of these texts differently; None if it would not.
 
@@ -69,21 +75,19 @@ def tokenization_warning(
     if not (folder / TOKENIZER_FILE).is_file():
         return None
     library = f"transformers {installed('transformers')}"
-    kind = read_document(folder / "config.json", f"model {folder}").get("model_type")
-    corrected = {"fix_mistral_regex": True} if kind in _CORRECTED else {}
+    config = read_document(folder / "config.json", f"model {folder}")
+    settings = {}
+    if config.get("model_type") in _CORRECTED_TYPES:
+        settings["fix_mistral_regex"] = True
     try:
-        other = _built_by_transformers(folder, **corrected)
+        other = _built_by_transformers(folder, **settings)
         other.chat_template = tokenizer.chat_template  # another one may be given
     except Exception as error:  # files from strangers can make the library raise anything
         return f"prompts are encoded by {TOKENIZER_FILE}; {library} cannot build its own: {in_one_line(error)}"
     if _rules(other) == _rules(tokenizer):
         return None
-    try:
-        theirs = PromptEncoder(other, controls=controls).encode_all(texts)
-        different = sum(one != two for one, two in zip(prompts.encode_all(texts), theirs, strict=True))
-    except ModelError:
-        different = len(texts)
-    if not different:
+    different = _count_different(prompts, other, controls=controls, texts=texts)
+    if different == 0:
         return None
     count = f"{different} of {len(texts)} prompts"
     if getattr(other.backend_tokenizer, "fix_mistral_regex", False):
@@ -97,7 +101,20 @@ def tokenization_warning(
     )
 
 
+def _count_different(
+    prompts: PromptEncoder, other: Any, *, controls: Iterable[int], texts: Sequence[str]
+) -> int:
+    """Return how many texts another tokenizer encodes differently; all if it cannot encode prompts."""
+    try:
+        other_prompts = PromptEncoder(other, controls=controls).encode_all(texts)
+        pairs = zip(prompts.encode_all(texts), other_prompts, strict=True)
+        return sum(prompt != other_prompt for prompt, other_prompt in pairs)
+    except ModelError:
+        return len(texts)
+
+
 def _built_by_transformers(folder: Path, **settings: Any) -> Any:
+    """Return the tokenizer that transformers builds as the class that `tokenizer_config.json` names."""
     from transformers import AutoTokenizer
 
     # If mistral-common is installed, it would read a tekken.json, and its tokenizer has no text-only twin.
@@ -107,7 +124,7 @@ def _built_by_transformers(folder: Path, **settings: Any) -> Any:
 
 
 def _rules(tokenizer: Any) -> dict[str, Any] | None:
-    """Return what decides the token ids of a text; None for a tokenizer without the tokenizers library."""
+    """Return the parts that decide the token ids of a text; None for one without the tokenizers library."""
     backend = getattr(tokenizer, "backend_tokenizer", None)
     if backend is None:
         return None

@@ -10,9 +10,13 @@ from pathlib import Path
 from localjudge.errors import ModelError
 
 WHOLE = "model.safetensors"
+"""The file of a model whose weights are in a single file."""
 INDEX = "model.safetensors.index.json"
+"""The file that says in which file each tensor is."""
 PICKLED = (".bin", ".pt", ".pth", ".ckpt", ".pkl", ".pickle")
+"""Suffixes of pickled weights."""
 _LFS = b"version https://git-lfs.github.com/spec/"
+"""The first bytes of a Git LFS pointer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,12 +47,13 @@ def read_header(file: Path) -> dict[str, Tensor]:
 
     try:
         with safe_open(file, framework="numpy") as opened:
-            entries = {name: opened.get_slice(name) for name in opened.keys()}  # noqa: SIM118 (it is no dict)
-            return {
-                name: Tensor(entry.get_dtype(), tuple(entry.get_shape())) for name, entry in entries.items()
-            }
+            tensors: dict[str, Tensor] = {}
+            for name in opened.keys():  # noqa: SIM118 (it is no dict)
+                entry = opened.get_slice(name)
+                tensors[name] = Tensor(entry.get_dtype(), tuple(entry.get_shape()))
     except SafetensorError as error:
         raise ModelError(f"damaged or cut short: {str(error)[:200]}") from None
+    return tensors
 
 
 def read_index(folder: Path) -> dict[str, str] | None:
@@ -61,17 +66,17 @@ def read_index(folder: Path) -> dict[str, str] | None:
     if not file.is_file():
         return None
     try:
-        shards: dict[str, str] = json.loads(file.read_bytes())["weight_map"]
-        whole = bool(shards) and all(Path(shard).name == shard for shard in shards.values())
+        shard_of: dict[str, str] = json.loads(file.read_bytes())["weight_map"]
+        are_names = bool(shard_of) and all(Path(shard).name == shard for shard in shard_of.values())
     except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise ModelError(f"{INDEX}: cannot be read: {type(error).__name__}: {error}") from None
-    if not whole:
+    if not are_names:
         raise ModelError(f"{INDEX}: its weight_map must name a file of this directory for each tensor")
     # Hidden files and other suffixes have no part in the model's digest, and others may be pickles.
-    odd = [name for name in shards.values() if name.startswith(".") or not name.endswith(".safetensors")]
-    if odd:
-        raise ModelError(f"{INDEX}: names {odd[0]}; weights must be safetensors files that are not hidden")
-    return shards
+    for shard in shard_of.values():
+        if shard.startswith(".") or not shard.endswith(".safetensors"):
+            raise ModelError(f"{INDEX}: names {shard}; weights must be safetensors files that are not hidden")
+    return shard_of
 
 
 def read_tensors(folder: Path) -> dict[str, Tensor]:
@@ -81,32 +86,62 @@ def read_tensors(folder: Path) -> dict[str, Tensor]:
         ModelError: a file is missing, damaged or not part of the model, or a tensor is in another file than the
             index says.
     """
-    index = read_index(folder)
-    named = sorted(set(index.values())) if index else [WHOLE]
-    if missing := [shard for shard in named if not (folder / shard).is_file()]:
-        raise ModelError(f"{INDEX if index else folder} needs {missing[0]}: missing")
-    if WHOLE not in named and (folder / WHOLE).is_file():
-        raise ModelError(f"{WHOLE}: not named in {INDEX}, but an engine might load it; remove one of them")
+    shard_of = read_index(folder)
+    _check_shards(folder, shard_of)
+    if shard_of is None:
+        return _read_shard(folder, WHOLE)
     tensors: dict[str, Tensor] = {}
-    for shard in named:
-        try:
-            held = read_header(folder / shard)
-        except ModelError as error:
-            raise ModelError(f"{shard}: {error}") from None
-        if index and (fault := _misplaced(index, shard, held)):
-            raise ModelError(fault)
-        tensors |= held
+    for shard in _shards(shard_of):
+        shard_tensors = _read_shard(folder, shard)
+        _check_places(shard_of, shard, shard_tensors)
+        tensors |= shard_tensors
     return tensors
 
 
-def _misplaced(index: Mapping[str, str], shard: str, held: Mapping[str, Tensor]) -> str | None:
-    """Return a phrase for a tensor that is not in the file that the index names; None if there is none."""
-    named = {name for name, other in index.items() if other == shard}
-    for name in sorted(named - held.keys()):
-        return f"{INDEX} lists {name} in {shard}, which does not have it"
-    for name in sorted(held.keys() - named):
-        return f"{shard} has {name}, which {INDEX} does not list there"
-    return None
+def _shards(shard_of: Mapping[str, str]) -> list[str]:
+    """Return the files that an index names."""
+    return sorted(set(shard_of.values()))
+
+
+def _check_shards(folder: Path, shard_of: Mapping[str, str] | None) -> None:
+    """Check that the files of weights are there, and that no other file could be read instead.
+
+    Raises:
+        ModelError: a file is missing or not part of the model.
+    """
+    if shard_of is None:
+        if not (folder / WHOLE).is_file():
+            raise ModelError(f"{folder} needs {WHOLE}: missing")
+        return
+    shards = _shards(shard_of)
+    for shard in shards:
+        if not (folder / shard).is_file():
+            raise ModelError(f"{INDEX} needs {shard}: missing")
+    if WHOLE not in shards and (folder / WHOLE).is_file():
+        raise ModelError(f"{WHOLE}: not named in {INDEX}, but an engine might load it; remove one of them")
+
+
+def _read_shard(folder: Path, shard: str) -> dict[str, Tensor]:
+    """Return the tensors of a file, whose name stands in the error."""
+    try:
+        return read_header(folder / shard)
+    except ModelError as error:
+        raise ModelError(f"{shard}: {error}") from None
+
+
+def _check_places(shard_of: Mapping[str, str], shard: str, tensors: Mapping[str, Tensor]) -> None:
+    """Check that a file has the tensors for which the index names it, and no others.
+
+    Raises:
+        ModelError: it lacks one, or has another one.
+    """
+    indexed = {name for name, indexed_shard in shard_of.items() if indexed_shard == shard}
+    missing = sorted(indexed - tensors.keys())
+    if missing:
+        raise ModelError(f"{INDEX} lists {missing[0]} in {shard}, which does not have it")
+    unexpected = sorted(tensors.keys() - indexed)
+    if unexpected:
+        raise ModelError(f"{shard} has {unexpected[0]}, which {INDEX} does not list there")
 
 
 def weights_in(folder: Path) -> int | None:
@@ -117,14 +152,27 @@ def weights_in(folder: Path) -> int | None:
     Raises:
         ModelError: the index cannot be read, or names a file that is missing.
     """
-    if index := read_index(folder):
-        names = sorted(set(index.values()))
-        missing = [name for name in names if not (folder / name).is_file()]
-        if missing:
-            raise ModelError(
-                f"{folder} lacks {missing[0]} of its index; {len(missing)} of {len(names)} files are missing"
-            )
-        return sum((folder / name).stat().st_size for name in names)
+    shard_of = read_index(folder)
+    if shard_of is not None:
+        return _indexed_bytes(folder, _shards(shard_of))
     files = list(folder.glob("*.safetensors"))
-    files = [file for file in files if not file.name.startswith("consolidated")] or files
-    return sum(file.stat().st_size for file in files) or None
+    # The second copy of such a repository is in "consolidated" files.
+    first_copy = [file for file in files if not file.name.startswith("consolidated")]
+    if first_copy:
+        files = first_copy
+    size = sum(file.stat().st_size for file in files)
+    return size if size > 0 else None
+
+
+def _indexed_bytes(folder: Path, shards: list[str]) -> int:
+    """Return the bytes of the files that an index names.
+
+    Raises:
+        ModelError: one is missing.
+    """
+    missing = [shard for shard in shards if not (folder / shard).is_file()]
+    if missing:
+        raise ModelError(
+            f"{folder} lacks {missing[0]} of its index; {len(missing)} of {len(shards)} files are missing"
+        )
+    return sum((folder / shard).stat().st_size for shard in shards)
