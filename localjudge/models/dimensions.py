@@ -282,6 +282,7 @@ class _ConfigurationReader:
         window = self._get("sliding_window") or self._get("attention_chunk_size")
         has_window = bool(window) and "sliding" in kinds
         quantization = _Quantization.read(self._get("quantization_config"))
+        layers = self._layers(kinds)
         return ModelDimensions(
             model_type=self._type,
             dtype=self._dtype(),
@@ -291,7 +292,7 @@ class _ConfigurationReader:
             vocabulary=self._number("vocab_size"),
             context=self._number("max_position_embeddings", 0) or None,
             window=int(window) if has_window else None,
-            layers=self._layers(kinds),
+            layers=layers,
             quantized_block=(feed_forward.stored, quantization.block) if quantization.block else None,
             quantization=quantization.method,
             quantized_bits=quantization.bits,

@@ -242,6 +242,7 @@ class Model:
         Raises:
             ModelError: the chat template cannot hold it.
         """
+        # The errors of both name the model already.
         controls = self._controls
         tokenizer = self.tokenizer
         with self._named():
@@ -346,6 +347,7 @@ class Model:
 
     @cached_property
     def vocabulary(self) -> Vocabulary:
+        # The errors of both name the model already.
         ends = self.end_tokens
         tokenizer = self.tokenizer
         size = getattr(self.config, "vocab_size", None)
