@@ -13,7 +13,7 @@ from collections import deque
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,9 +24,6 @@ from localjudge.constraint.value_paths import Branch, ValuePaths
 from localjudge.engines.protocol import Completion, completion
 from localjudge.prompts.task import Prompt
 from localjudge.secret_texts import without_secrets
-
-if TYPE_CHECKING:
-    from localjudge.engines.vllm.vllm_engine import VllmEngine
 
 COLLECT = 64
 """Number of finished answers whose scores are fetched from the worker at a time."""
@@ -68,10 +65,40 @@ class EngineDiedError(Exception):
     """The engine died."""
 
 
+class SessionEngine(Protocol):
+    """What a session needs of its engine (`VllmEngine`).
+
+    Attributes:
+        llm: vLLM's `LLM`.
+        slots: the number of answers whose scores the workers keep at a time.
+        paths: the ways to the values of the answers.
+    """
+
+    llm: Any
+    slots: int
+    paths: ValuePaths
+
+    @property
+    def in_flight(self) -> int:
+        """The most requests in progress at a time."""
+
+    def check(self, prompt: Prompt) -> None:
+        """Refuse a prompt whose answer would be cut at the end of the context, by a ValueError."""
+
+    def sampling_params(self, request: InFlightRequest) -> Any:
+        """Return vLLM's `SamplingParams` of a request."""
+
+    def count(self, output: Any) -> None:
+        """Add a finished request to the statistics."""
+
+    def take_scores(self, slots: list[int]) -> NDArray[np.float64]:
+        """Return and clear what is kept in these slots, (slots, `ValuePaths.width`)."""
+
+
 class EngineSession:
     """One session of the engine: adds prompts as others finish, until none are left or the engine dies."""
 
-    def __init__(self, engine: VllmEngine, prompts: Iterator[Prompt | None]) -> None:
+    def __init__(self, engine: SessionEngine, prompts: Iterator[Prompt | None]) -> None:
         self._engine = engine
         self._prompts = prompts
         self._free = deque(range(engine.slots))
