@@ -22,17 +22,9 @@ MODULES = {module_of(file): file for file in PACKAGE.rglob("*.py")}
 
 
 def imports(module: str) -> Iterator[str]:
-    """Yield the modules of the package that a module imports, also inside functions, but not only for types."""
+    """Yield the modules of the package that a module imports, also inside functions and only for types."""
     tree = ast.parse(MODULES[module].read_text(encoding="utf-8"))
-    only_types = {
-        id(inner)
-        for node in ast.walk(tree)
-        if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING"
-        for inner in ast.walk(node)
-    }
     for node in ast.walk(tree):
-        if id(node) in only_types:
-            continue
         if isinstance(node, ast.ImportFrom) and node.module:
             named = [f"{node.module}.{each.name}" for each in node.names]
             yield from (each if each in MODULES else node.module for each in named)
@@ -40,7 +32,12 @@ def imports(module: str) -> Iterator[str]:
             yield from (each.name for each in node.names)
 
 
-GRAPH = {module: {each for each in imports(module) if each in MODULES} - {module} for module in MODULES}
+# The package itself names what it exports for type checkers alone, and gives others its version.
+GRAPH = {
+    module: {name for name in imports(module) if name in MODULES} - {module, PACKAGE.name}
+    for module in MODULES
+    if module != PACKAGE.name
+}
 
 
 def test_no_import_leads_back_to_its_own_module() -> None:
