@@ -11,7 +11,7 @@ from typing import Annotated, Any, NoReturn, cast
 
 import typer
 
-from localjudge.cli.commands import AllCommands, CommandGroup, descriptions
+from localjudge.cli.commands import AllCommands, CommandGroup, Description, descriptions
 from localjudge.cli.messages import LOG_JSON, QUIET, Messages, lacking, options_first
 from localjudge.cli.options import typed_command
 from localjudge.errors import LocalJudgeError, UsageError
@@ -26,7 +26,7 @@ class Commands(CommandGroup):
         super().__init__(**given)
         self.commands = cast(Any, AllCommands())
 
-    def descriptions(self) -> Iterator[tuple[str, str, str]]:
+    def descriptions(self) -> Iterator[Description]:
         return descriptions()
 
     def get_params(self, ctx: Any) -> list[Any]:

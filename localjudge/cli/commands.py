@@ -9,6 +9,7 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 from functools import cache
 from importlib import import_module
 from pathlib import Path
@@ -19,7 +20,7 @@ from typer.core import TyperCommand, TyperGroup
 
 from localjudge.cli.options import HEADINGS, flattened
 
-TOPICS: dict[str, dict[str, str]] = {
+COMMANDS: dict[str, dict[str, str]] = {
     "Every day": {
         "scoring.score": "score examples --out runs/first",
         "show.show": "show runs/first --sort helpfulness --limit 5",
@@ -53,56 +54,107 @@ TOPICS: dict[str, dict[str, str]] = {
     },
     "Learn": {"help.print_page": "help rubrics"},
 }
-"""The commands in the order of the help, by heading: where each is, and an example that works as typed.
+"""The commands in the order of the help, by heading: the location of each, and an example that works as typed.
 
-A place is a module and a function, or the module of a group of commands.
+A location is a module and a function, or the module of a group of commands.
 """
+
+
+@dataclass(frozen=True, slots=True)
+class Description:
+    """What the help lists of a command: its heading, its name and its first sentence."""
+
+    heading: str
+    name: str
+    sentence: str
+
+
+@dataclass(frozen=True, slots=True)
+class _Listed:
+    """A command in `COMMANDS`.
+
+    Attributes:
+        heading: the heading in the help.
+        module: the module in this folder.
+        function: the function in it; empty for a group of commands.
+        example: an example that works as typed, without the name of the program.
+    """
+
+    heading: str
+    module: str
+    function: str
+    example: str
+
+    @property
+    def name(self) -> str:
+        """The name of the command."""
+        return self.example.split()[0]
+
+
+def _listed() -> Iterator[_Listed]:
+    """Yield the commands in the order of the help."""
+    for heading, commands in COMMANDS.items():
+        for location, example in commands.items():
+            module, _, function = location.partition(".")
+            yield _Listed(heading, module, function=function, example=example)
 
 
 class AllCommands(Mapping[str, Any]):
     """The commands by their names. A command is built at its first use, because a process uses few of them."""
 
     def __init__(self) -> None:
-        self._examples = {
-            example.split()[0]: (where, example)
-            for commands in TOPICS.values()
-            for where, example in commands.items()
-        }
-        self._made: dict[str, Any] = {}
+        self._listed = {listed.name: listed for listed in _listed()}
+        self._built: dict[str, Any] = {}
 
     def __iter__(self) -> Iterator[str]:
-        return iter(self._examples)
+        return iter(self._listed)
 
     def __len__(self) -> int:
-        return len(self._examples)
+        return len(self._listed)
 
     def __getitem__(self, name: str) -> Any:
-        if name not in self._made:
-            where, example = self._examples[name]
-            module, _, function = where.partition(".")
-            found = getattr(import_module(f"localjudge.cli.{module}"), function or "app")
-            if function:
-                app = typer.Typer(add_completion=False, rich_markup_mode=None)
-                explained(app, f"localjudge {example}", name)(found)
-                found = app
-            self._made[name] = typer.main.get_command(found)
-            self._made[name].name = name
-        return self._made[name]
+        if name not in self._built:
+            self._built[name] = _build(self._listed[name])
+        return self._built[name]
 
 
-def descriptions() -> Iterator[tuple[str, str, str]]:
-    """Yield the heading, the name and the first sentence of each command, without loading its module."""
-    for heading, commands in TOPICS.items():
-        for where, example in commands.items():
-            module, _, function = where.partition(".")
-            found = [each for each in _parsed(module).body if getattr(each, "name", None) == function]
-            text = ast.get_docstring(found[0] if function else _parsed(module)) or ""  # type: ignore[arg-type]
-            yield heading, example.split()[0], " ".join(text.split()).partition(". ")[0].rstrip(".") + "."
+def _build(listed: _Listed) -> Any:
+    """Return the command of Click for a function, or for the group of commands of a module."""
+    module = import_module(f"localjudge.cli.{listed.module}")
+    if listed.function:
+        app = typer.Typer(add_completion=False, rich_markup_mode=None)
+        add_to_app = explained(app, f"localjudge {listed.example}", listed.name)
+        add_to_app(getattr(module, listed.function))
+    else:
+        app = module.app
+    command = typer.main.get_command(app)
+    command.name = listed.name
+    return command
+
+
+def descriptions() -> Iterator[Description]:
+    """Yield the description of each command, without loading its module."""
+    for listed in _listed():
+        text = " ".join(_docstring(listed).split())
+        sentence = text.partition(". ")[0].rstrip(".")
+        yield Description(listed.heading, listed.name, f"{sentence}.")
+
+
+def _docstring(listed: _Listed) -> str:
+    """Return the docstring of the function of a command, or that of the module of a group."""
+    module = _parsed(listed.module)
+    if not listed.function:
+        return ast.get_docstring(module) or ""
+    for statement in module.body:
+        if isinstance(statement, ast.FunctionDef) and statement.name == listed.function:
+            return ast.get_docstring(statement) or ""
+    raise LookupError(f"{listed.module}.py has no function {listed.function}")
 
 
 @cache
 def _parsed(module: str) -> ast.Module:
-    return ast.parse(Path(__file__).with_name(f"{module}.py").read_text("utf-8"))
+    source = Path(__file__).with_name(f"{module}.py")
+    return ast.parse(source.read_text("utf-8"))
 
 
 _SETTING = re.compile("`([a-z_]+)`")
@@ -113,18 +165,22 @@ def in_flags(text: str) -> str:
 
     The rest of the package names settings as Python programs know them.
     """
-    return _SETTING.sub(lambda named: _flags().get(named[1], named[0]), text)
+    return _SETTING.sub(lambda match: _flags().get(match[1], match[0]), text)
 
 
 @cache
 def _flags() -> Mapping[str, str]:
     """Return the flag of each parameter of a command, by the parameter's name."""
-    commands, found = [*AllCommands().values()], dict[str, str]()
+    flags: dict[str, str] = {}
+    commands = list(AllCommands().values())
+    for command in list(commands):
+        if isinstance(command, CommandGroup):
+            commands.extend(command.commands.values())
     for command in commands:
-        commands += getattr(command, "commands", {}).values()
-        options = (each for each in command.params if each.param_type_name == "option")
-        found |= {option.name: max(option.opts, key=len) for option in options}
-    return found
+        for parameter in command.params:
+            if parameter.param_type_name == "option":
+                flags[parameter.name] = max(parameter.opts, key=len)
+    return flags
 
 
 _UNGROUPED = 20
@@ -147,28 +203,27 @@ class ExplainedCommand(_WithExample, TyperCommand):
     """A command whose help shows only the metavar of an argument; Typer would add the Python type."""
 
     def collect_usage_pieces(self, ctx: Any) -> list[str]:
-        return [
-            self.options_metavar or "",
-            *(_name(each) for each in self.get_params(ctx) if _is_argument(each)),
-        ]
+        arguments = [_name(parameter) for parameter in self.get_params(ctx) if _is_argument(parameter)]
+        return [self.options_metavar or ""] + arguments
 
     def format_options(self, ctx: Any, formatter: Any) -> None:
         parameters = self.get_params(ctx)
         has_headings = len(parameters) > _UNGROUPED
-        rest = "Other options" if has_headings else "Options"
-        sections: dict[str, list[tuple[str, str]]] = {
-            "Arguments": [],
-            **{each: [] for each in HEADINGS},
-            rest: [],
-        }
+        other_options = "Other options" if has_headings else "Options"
+        sections: dict[str, list[tuple[str, str]]] = {}
+        for heading in ("Arguments",) + HEADINGS + (other_options,):
+            sections[heading] = []
         for parameter in parameters:
-            if (record := parameter.get_help_record(ctx)) is None:
+            record = parameter.get_help_record(ctx)
+            if record is None:
                 continue
             if _is_argument(parameter):
                 sections["Arguments"].append((_name(parameter), record[1]))
-            else:
-                heading = getattr(parameter, "rich_help_panel", None) if has_headings else None
-                sections[heading or rest].append(record)
+                continue
+            panel = getattr(parameter, "rich_help_panel", None)
+            if panel is None or not has_headings:
+                panel = other_options
+            sections[panel].append(record)
         for heading, records in sections.items():
             if records:
                 with formatter.section(heading):
@@ -178,19 +233,20 @@ class ExplainedCommand(_WithExample, TyperCommand):
 class CommandGroup(_WithExample, TyperGroup):
     """A group whose help lists its commands by `rich_help_panel`, each with its complete description."""
 
-    def descriptions(self) -> Iterator[tuple[str, str, str]]:
-        """Yield the heading, the name and the first sentence of each command."""
+    def descriptions(self) -> Iterator[Description]:
+        """Yield the description of each command."""
         for name, command in self.commands.items():
-            yield "Commands", name, command.get_short_help_str(limit=1000)
+            yield Description("Commands", name, command.get_short_help_str(limit=1000))
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
-        sections: dict[str, list[tuple[str, str]]] = {}
-        for heading, name, description in self.descriptions():
-            sections.setdefault(heading, []).append((name, description))
-        width = max((len(name) for records in sections.values() for name, _ in records), default=0)
-        for heading, records in sections.items():
+        sections: dict[str, list[Description]] = {}
+        width = 0
+        for description in self.descriptions():
+            sections.setdefault(description.heading, []).append(description)
+            width = max(width, len(description.name))
+        for heading, commands in sections.items():
             with formatter.section(heading):
-                formatter.write_dl([(name.ljust(width), description) for name, description in records])
+                formatter.write_dl([(command.name.ljust(width), command.sentence) for command in commands])
 
 
 def group(about: str | None, example: str) -> typer.Typer:
@@ -207,7 +263,12 @@ def group(about: str | None, example: str) -> typer.Typer:
 
 def explained(app: typer.Typer, example: str, name: str | None = None) -> Callable[..., Any]:
     """Return a decorator that makes a function a command of a group, with an example in its help."""
-    return lambda command: app.command(name, cls=ExplainedCommand, epilog=example)(flattened(command))
+
+    def add(command: Callable[..., None]) -> Callable[..., None]:
+        add_to_app = app.command(name, cls=ExplainedCommand, epilog=example)
+        return add_to_app(flattened(command))
+
+    return add
 
 
 def _is_argument(parameter: Any) -> bool:

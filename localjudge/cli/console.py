@@ -1,4 +1,4 @@
-"""Output on stdout: a console that makes text from outside printable, tables, lists of checks, and JSON.
+"""Output on stdout: a console that makes text from outside printable, tables, and JSON.
 
 In a table, each value stands above its interval, with an en dash for what is undefined. It loads Rich.
 """
@@ -8,7 +8,6 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
 from itertools import accumulate
 from typing import TYPE_CHECKING, Any
 
@@ -17,13 +16,11 @@ from rich.console import Group, RenderableType
 from rich.segment import Segment
 from rich.text import Text
 
-from localjudge.cli.commands import in_flags
 from localjudge.secret_texts import without_secrets
 from localjudge.system.terminal import open_null, printable, unfiltered
 
 if TYPE_CHECKING:
     from localjudge.report.tables import Cell, Findings, Table
-    from localjudge.verification import Check, State
 
 _WHOLE_NAME = 40
 """Largest width of a name that is not folded beside words."""
@@ -60,20 +57,26 @@ class Console(rich.console.Console):
     def render(
         self, renderable: rich.console.RenderableType, options: rich.console.ConsoleOptions | None = None
     ) -> Iterable[Segment]:
-        return super().render(_safe(renderable) if isinstance(renderable, Text) else renderable, options)
+        if isinstance(renderable, Text):
+            renderable = _safe(renderable)
+        return super().render(renderable, options)
 
 
 def _safe(text: Text) -> Text:
     """Return the text with printable characters only, without secrets, and its styles in place."""
-    hidden = without_secrets(text.plain)
-    if hidden != text.plain:
-        return Text(printable(hidden), style=text.style)
-    if (shown := printable(text.plain)) == text.plain:
+    without_secret = without_secrets(text.plain)
+    if without_secret != text.plain:
+        return Text(printable(without_secret), style=text.style)
+    shown = printable(text.plain)
+    if shown == text.plain:
         return text
-    places = [0, *accumulate(len(printable(character)) for character in text.plain)]
+    shown_lengths = (len(printable(character)) for character in text.plain)
+    shown_offsets = list(accumulate(shown_lengths, initial=0))
     safe = text.copy()
     safe.plain = shown
-    safe.spans = [span._replace(start=places[span.start], end=places[span.end]) for span in text.spans]
+    safe.spans = [
+        span._replace(start=shown_offsets[span.start], end=shown_offsets[span.end]) for span in text.spans
+    ]
     return safe
 
 
@@ -83,23 +86,40 @@ def print_table(table: object) -> None:
 
 def as_text(table: object) -> str:
     """Return a table as text without colours, for a file."""
-    text = "".join(segment.text for segment in Console(width=120).render(table))  # type: ignore[arg-type]
+    segments = Console(width=120).render(table)  # type: ignore[arg-type]
+    text = "".join(segment.text for segment in segments)
     return "".join(f"{line.rstrip()}\n" for line in text.splitlines())
 
 
 def as_markdown(table: Table) -> str:
     """Return a table as Markdown; the characters of text that could be markup are references to them."""
+    alignments = ["---"]
+    for name in table.columns[1:]:
+        alignments.append(":--" if name in table.words else "--:")
+    lines = [_markdown_line([_markdown_cell(name) for name in table.columns]), _markdown_line(alignments)]
+    lines += [_markdown_line([_markdown_cell(cell) for cell in row]) for row in table.rows]
+    return "".join(lines)
 
-    def cell(value: Cell) -> str:
-        said = " ".join(str(_printed(value)).split())
-        if not isinstance(value, str):
-            return said
-        safe = (each if each.isalnum() or each in " ,.%" else f"&#{ord(each)};" for each in said)
-        return "".join(safe).replace("www.", "www&#46;")
 
-    rule = ["---", *(":--" if name in table.words else "--:" for name in table.columns[1:])]
-    lines = [[*map(cell, table.columns)], rule, *([*map(cell, row)] for row in table.rows)]
-    return "".join(f"| {' | '.join(line)} |\n" for line in lines)
+def _markdown_line(cells: Iterable[str]) -> str:
+    return f"| {' | '.join(cells)} |\n"
+
+
+def _markdown_cell(cell: Cell) -> str:
+    """Return a cell as one line of Markdown; a text as characters that are no markup."""
+    words = str(_printed(cell)).split()
+    line = " ".join(words)
+    if not isinstance(cell, str):
+        return line
+    characters = [_without_markup(character) for character in line]
+    return "".join(characters).replace("www.", "www&#46;")
+
+
+def _without_markup(character: str) -> str:
+    """Return a character that could be markup as a reference to it."""
+    if character.isalnum() or character in " ,.%":
+        return character
+    return f"&#{ord(character)};"
 
 
 def print_json(document: object, indent: int | None = None) -> None:
@@ -108,23 +128,31 @@ def print_json(document: object, indent: int | None = None) -> None:
     print(json.dumps(document, ensure_ascii=not is_unicode, indent=indent))
 
 
-def printed_findings(found: Findings, all_tables: bool = False) -> Group:
+def printed_findings(findings: Findings, all_tables: bool = False) -> Group:
     """Return the output of a statistic: notices, the answer, the main tables, the details and notes.
 
     Without `all_tables`, a line names the details.
     """
-    details = [part for parts in found.details.values() for part in parts] if all_tables else []
-    last: list[RenderableType] = [Text(note, style="yellow") for note in dict.fromkeys(found.notes)]
-    if found.details and not all_tables:
-        last.append(Text(f"--all also prints: {', '.join(found.details)}", style="dim"))
-    answer = ["\n".join(found.answer)] if found.answer else []
-    return Group(printed([*answer, *found.main, *details], found.notices), *last)
+    parts: list[Table | str] = []
+    if findings.answer:
+        parts.append("\n".join(findings.answer))
+    parts.extend(findings.main)
+    if all_tables:
+        for detail in findings.details.values():
+            parts.extend(detail)
+    notes = [Text(note, style="yellow") for note in dict.fromkeys(findings.notes)]
+    if findings.details and not all_tables:
+        notes.append(Text(f"--all also prints: {', '.join(findings.details)}", style="dim"))
+    return Group(printed(parts, findings.notices), *notes)
 
 
 def printed(parts: Iterable[Table | str], notices: Sequence[str] = ()) -> Group:
     """Return tables and lines with an empty line after each, and the notices above them."""
-    shown = (Text(part) if isinstance(part, str) else printed_table(part, notices) for part in parts)
-    return headed(notices, *(line for part in shown for line in (part, "")))
+    shown: list[RenderableType] = []
+    for part in parts:
+        shown.append(Text(part) if isinstance(part, str) else printed_table(part, notices))
+        shown.append("")
+    return headed(notices, *shown)
 
 
 def printed_table(table: Table, notices: Sequence[str] = ()) -> Group:
@@ -135,78 +163,59 @@ def printed_table(table: Table, notices: Sequence[str] = ()) -> Group:
     from localjudge.rubrics.score_column import heading
     from localjudge.runs.notices import kinds
 
-    found = TerminalTable(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0), show_edge=False)
-    # Words are folded before names are.
-    names = [line for row in table.rows for line in str(row[0]).split("\n")]
-    longest = max(map(len, names), default=0) if table.words else 0
-    found.add_column(
+    grid = TerminalTable(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0), show_edge=False)
+    name_width = _name_width(table)
+    grid.add_column(
         heading(table.columns[0]),
         overflow="fold",
-        min_width=max(8, min(longest, _WHOLE_NAME)),
-        no_wrap=0 < longest <= _WHOLE_NAME,
+        min_width=max(8, min(name_width, _WHOLE_NAME)),
+        no_wrap=0 < name_width <= _WHOLE_NAME,
     )
     for name in table.columns[1:]:
         if name in table.words:
-            found.add_column(name, overflow="fold")
+            grid.add_column(name, overflow="fold")
         else:
-            found.add_column(heading(name), justify="right", no_wrap=True)
+            grid.add_column(heading(name), justify="right", no_wrap=True)
     for row in table.rows:
-        found.add_row(*map(_printed, row))
+        grid.add_row(*map(_printed, row))
     if table.totals:
-        found.add_section()
+        grid.add_section()
     for row in table.totals:
-        found.add_row(*map(_printed, row))
-    title = " · ".join([table.title, kinds(notices)] if notices else [table.title])
-    return Group(*[Text(title, style="bold")] * bool(table.title), found)
+        grid.add_row(*map(_printed, row))
+    if not table.title:
+        return Group(grid)
+    title = table.title
+    if notices:
+        title = f"{title} · {kinds(notices)}"
+    return Group(Text(title, style="bold"), grid)
 
 
-def headed(found: Iterable[str], *tables: RenderableType) -> Group:
+def _name_width(table: Table) -> int:
+    """Return the width of the widest name beside words, which are folded first; 0 without words."""
+    if not table.words:
+        return 0
+    widths = [len(line) for row in table.rows for line in str(row[0]).split("\n")]
+    return max(widths, default=0)
+
+
+def headed(notices: Iterable[str], *tables: RenderableType) -> Group:
     """Return the tables with the notices above them, one in each line, so that a copied table keeps them."""
-    return Group(*(Text(notice, style="yellow") for notice in found), *tables)
+    lines = [Text(notice, style="yellow") for notice in notices]
+    return Group(*lines, *tables)
 
 
 def _printed(cell: Cell) -> Text | str:
+    """Return a cell as it is printed: an estimate above its interval, a dash for None."""
     from localjudge.statistics import Estimate, two_decimals
 
-    if isinstance(cell, Estimate) and (ends := cell.ends(" ")) is not None:
-        return Text.assemble(f"{two_decimals(cell.value)}\n", (ends, "dim"))
-    if isinstance(cell, str | int):
-        return cell if isinstance(cell, str) else f"{cell:,}"
-    return two_decimals(cell.value if isinstance(cell, Estimate) else cell)
-
-
-_MARKS: dict[State, tuple[str, str]] = {
-    "ok": ("✓", "green"),
-    "note": ("!", "yellow"),
-    "wrong": ("✗", "red"),
-}
-
-
-def print_checks(checks: Sequence[Check], as_json: bool) -> None:
-    """Print the results of checks as a list or as JSON."""
-    checks = [replace(each, found=in_flags(each.found), fix=in_flags(each.fix)) for each in checks]
-    if as_json:
-        print_json([_check_document(check) for check in checks], indent=2)
-    else:
-        Console(soft_wrap=True).print(_checklist(checks))
-
-
-def _check_document(check: Check) -> dict[str, Any]:
-    """Return a check as `localjudge doctor --json` and `models verify --json` have it."""
-    return {"name": check.name, "state": check.state, "found": check.found, "fix": check.fix}
-
-
-def _checklist(checks: Sequence[Check]) -> Text:
-    """Return one terminal line per check: a mark, its state, its name, what was found, and the fix."""
-    width = max((len(check.name) for check in checks), default=0)
-    lines = []
-    for check in checks:
-        mark, colour = _MARKS[check.state]
-        said = f"{check.found} → {check.fix}" if check.fix else check.found
-        lines.append(
-            Text.assemble(
-                (f"{mark} {check.state:<5}", colour),
-                f" {check.name:<{width}}  {' '.join(said.split())}",
-            )
-        )
-    return Text("\n").join(lines)
+    if isinstance(cell, str):
+        return cell
+    if isinstance(cell, int):
+        return f"{cell:,}"
+    if not isinstance(cell, Estimate):
+        return two_decimals(cell)
+    value = two_decimals(cell.value)
+    ends = cell.ends(" ")
+    if ends is None:
+        return value
+    return Text.assemble(f"{value}\n", (ends, "dim"))

@@ -7,7 +7,6 @@ from typing import Annotated, get_args
 
 import typer
 
-from localjudge.cli.console import print_checks
 from localjudge.cli.options import (
     SETTING,
     AllowHost,
@@ -18,6 +17,7 @@ from localjudge.cli.options import (
     given_template,
     settle_environment,
 )
+from localjudge.cli.printed_checks import print_checks
 from localjudge.cli.progress import Progress
 from localjudge.errors import LocalJudgeError, UsageError
 from localjudge.settings import EngineName, Flag
@@ -52,7 +52,7 @@ def doctor(
     settle_environment()
     with Progress().step("examining this machine"):
         checks = examine(model, engine, served, out, template=given_template(chat_template))
-    print_checks(checks, as_json)
+    print_checks(checks, as_json=as_json)
     if not is_sound(checks):
         raise typer.Exit(1)
 

@@ -19,7 +19,8 @@ if TYPE_CHECKING:
 
 Form = Literal["text", "quiet", "json"]
 
-QUIET, LOG_JSON = "--quiet", "--log-json"
+QUIET = "--quiet"
+LOG_JSON = "--log-json"
 _FORMS: dict[str, Form] = {QUIET: "quiet", LOG_JSON: "json"}
 
 
@@ -29,12 +30,27 @@ def options_first(arguments: Sequence[str]) -> list[str]:
     So they can stand anywhere; what follows `--` stays.
     """
     end = arguments.index("--") if "--" in arguments else len(arguments)
-    own = [each for each in arguments[:end] if each in _FORMS]
-    return [*own, *(each for each in arguments[:end] if each not in _FORMS), *arguments[end:]]
+    program_options = []
+    others = []
+    for argument in arguments[:end]:
+        if argument in _FORMS:
+            program_options.append(argument)
+        else:
+            others.append(argument)
+    return program_options + others + list(arguments[end:])
 
 
+def _typed_form() -> Form:
+    """Return the form that the command line asks for."""
+    for argument in options_first(sys.argv[1:]):
+        if argument in _FORMS:
+            return _FORMS[argument]
+    return "text"
+
+
+_MEMORY = "too little memory"
 _LACKS = {
-    "too little memory": (
+    _MEMORY: (
         "failed to map segment",
         "cannot allocate memory",
         "memory allocation",
@@ -51,16 +67,24 @@ _LACKS = {
 
 def lacking(error: BaseException) -> str | None:
     """Return in one line what this process lacks, if that is the cause of an error; None if it is not."""
-    found: BaseException | None = error
-    while found is not None:
-        said = f"{type(found).__name__}: {found}"
-        for lack, words in _LACKS.items():
-            if any(word in said.lower() for word in words) or (
-                isinstance(found, MemoryError) and "memory" in lack
-            ):
-                said = said.partition("\n")[0]
-                return f"{lack} ({said}); give this process more, and give the same command again"
-        found = found.__cause__ or found.__context__
+    cause: BaseException | None = error
+    while cause is not None:
+        message = f"{type(cause).__name__}: {cause}"
+        lack = _lack(cause, message.lower())
+        if lack is not None:
+            first_line = message.partition("\n")[0]
+            return f"{lack} ({first_line}); give this process more, and give the same command again"
+        cause = cause.__cause__ or cause.__context__
+    return None
+
+
+def _lack(error: BaseException, message: str) -> str | None:
+    """Return what a process lacks by an error and its message in lower case; None if it is another error."""
+    for lack, texts in _LACKS.items():
+        if any(text in message for text in texts):
+            return lack
+        if isinstance(error, MemoryError) and lack == _MEMORY:
+            return lack
     return None
 
 
@@ -77,8 +101,7 @@ class Messages:
     """
 
     def __init__(self, form: Form | None = None) -> None:
-        asked: Iterator[Form] = (_FORMS[each] for each in options_first(sys.argv[1:]) if each in _FORMS)
-        self.form: Form = next(asked, "text") if form is None else form
+        self.form: Form = _typed_form() if form is None else form
 
     @cached_property
     def console(self) -> Console:
@@ -88,33 +111,35 @@ class Messages:
 
     def say(self, text: str, *, always: bool = False) -> None:
         """Print a message about the progress; `always` prints it with `--quiet`, too."""
-        self._tell("message", text, "", shown=always or self.form == "text")
+        self._tell("message", text, style="", shown=always or self.form == "text")
 
     def warn(self, text: str, *, always: bool = False) -> None:
         """Print what a person should read before the results; `always` prints it with `--quiet`, too."""
-        self._tell("warning", text, "yellow", shown=always or self.form == "text")
+        self._tell("warning", text, style="yellow", shown=always or self.form == "text")
 
     def error(self, text: str) -> None:
         """Print why the command ends, in one line on a terminal, too."""
+        message = in_flags(text)
         if self.form == "json":
-            self.event("error", text=in_flags(text).removeprefix("localjudge: "))
+            self.event("error", text=message.removeprefix("localjudge: "))
         else:
-            print(in_flags(text), file=sys.stderr)
+            print(message, file=sys.stderr)
 
-    def notices(self, found: Iterable[str], *, in_table: bool = False) -> None:
+    def notices(self, notices: Iterable[str], *, in_table: bool = False) -> None:
         """Print the notices of a run, unless a table on stdout has them as text."""
-        for each in found:
-            self._tell("notice", each, "", shown=self.form == "text" and not in_table)
+        for notice in notices:
+            self._tell("notice", notice, style="", shown=self.form == "text" and not in_table)
 
     def event(self, name: str, **fields: Any) -> None:
         """Write an event with its fields, if the form is JSON."""
         if self.form == "json":
             now = datetime.now(UTC).isoformat(timespec="milliseconds")
-            line = json.dumps({"time": now, "event": name, **fields})
+            line = json.dumps({"time": now, "event": name} | fields)
             self.console.file.write(without_secrets(line) + "\n")
             self.console.file.flush()
 
     def _tell(self, event: str, text: str, style: str, *, shown: bool) -> None:
+        """Write an event with a text, or print the text if it is `shown`."""
         text = in_flags(text)
         if self.form == "json":
             self.event(event, text=text)
@@ -129,31 +154,42 @@ class Messages:
         if self.form != "json":
             yield
             return
-        begin, code, stderr, lines = time.monotonic(), 1, sys.stderr, _Lines(self)
+        begin = time.monotonic()
+        exit_code = 1
+        stderr = sys.stderr
+        lines = _Lines(self)
         sys.stderr = cast(TextIO, lines)
         try:
             yield
         except SystemExit as end:
-            code = end.code if isinstance(end.code, int) else int(bool(end.code))
+            if isinstance(end.code, int):
+                exit_code = end.code
+            else:  # a message to print is a failure, as in Python
+                exit_code = 1 if end.code else 0
             raise
         finally:
             sys.stderr = stderr
             with suppress(OSError):
                 lines.end()
-                self.event("end", exit_code=code, elapsed_seconds=round(time.monotonic() - begin, 3))
+                elapsed = round(time.monotonic() - begin, 3)
+                self.event("end", exit_code=exit_code, elapsed_seconds=elapsed)
 
 
 class _Lines:
     """A text stream of which each line becomes an event."""
 
     def __init__(self, messages: Messages) -> None:
-        self._messages, self._rest = messages, ""
+        self._messages = messages
+        self._rest = ""
+        """The beginning of a line that has not ended."""
         self.unfiltered = messages.console.file  # JSON in ASCII cannot control a terminal
 
     def write(self, text: str) -> int:
-        *lines, self._rest = (self._rest + text).split("\n")
-        for line in filter(str.strip, lines):
-            self._messages.event("message", text=line)
+        lines = (self._rest + text).split("\n")
+        self._rest = lines.pop()
+        for line in lines:
+            if line.strip():
+                self._messages.event("message", text=line)
         return len(text)
 
     def end(self) -> None:

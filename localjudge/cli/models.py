@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from localjudge.cli.commands import explained, group
-from localjudge.cli.console import print_checks, print_json, print_table, printed_table
+from localjudge.cli.console import print_json, print_table, printed_table
 from localjudge.cli.messages import Messages
 from localjudge.cli.options import AsJson, ChatTemplate, given_template, settle_environment
+from localjudge.cli.printed_checks import print_checks
 from localjudge.cli.progress import Progress
 from localjudge.errors import UsageError
 from localjudge.settings import Flag
@@ -196,6 +197,6 @@ def verify(
     progress.say(f"{found.name} · {found.path}")
     with progress.step("verifying", "bytes") as report:
         checks = look_at(found, write=not no_manifest, renew=renew, report=report)
-    print_checks(checks, as_json)
+    print_checks(checks, as_json=as_json)
     if not is_sound(checks):
         raise typer.Exit(2)

@@ -45,7 +45,8 @@ class Progress(Messages, RunObserver):
         self, form: Form | None = None, interval: float = INTERVAL, clock: Clock = time.monotonic
     ) -> None:
         super().__init__(form)
-        self._interval, self._clock = interval, clock
+        self._interval = interval
+        self._clock = clock
         self._steps: list[StepProgress] = []
         self._answer_tokens: Callable[[], int] = int
 
@@ -111,7 +112,8 @@ class Progress(Messages, RunObserver):
     @contextmanager
     def _to_stderr(self) -> Iterator[None]:
         """Let messages reach stderr while the output of the engine's libraries goes to its log."""
-        console, stderr = self.console, self.console.file
+        console = self.console
+        stderr = console.file
         try:
             copy = os.dup(stderr.fileno())
         except (OSError, ValueError):  # a stream that is not a file
@@ -130,11 +132,10 @@ class Progress(Messages, RunObserver):
         from rich.live import Live
 
         console = self.console
+        can_be_live = console.is_jupyter or (console.file.isatty() and not console.is_dumb_terminal)
         if self.form == "quiet":
             yield
-        elif self.form == "text" and (
-            console.is_jupyter or (console.file.isatty() and not console.is_dumb_terminal)
-        ):
+        elif self.form == "text" and can_be_live:
             with Live(
                 get_renderable=self._line,
                 console=console,
@@ -156,11 +157,14 @@ class Progress(Messages, RunObserver):
 
     def _line(self) -> Text:
         """Return the live line; a step that has just begun has none, so that short ones do not flicker."""
-        step = self._steps[-1] if self._steps else None
-        shown = step.text() if step and step.elapsed > _SHORT else ""
-        return Text(shown, no_wrap=True, overflow="ellipsis")
+        steps = list(self._steps)  # the command may end one meanwhile
+        line = ""
+        if steps and steps[-1].elapsed > _SHORT:
+            line = steps[-1].text()
+        return Text(line, no_wrap=True, overflow="ellipsis")
 
     def _repeat(self, ended: Event) -> None:
+        """Print a line about the innermost step every `interval` seconds, until the display has ended."""
         while not ended.wait(self._interval):
             with suppress(IndexError, OSError, ValueError):  # between two steps; stderr was closed
                 step = self._steps[-1]
@@ -192,7 +196,8 @@ def one_run(runs: Sequence[Path]) -> Iterator[Path]:
         try:
             yield whole
         except LocalJudgeError as error:
-            error.args = (str(error).replace(str(whole), ", ".join(map(str, runs))),)
+            shards = ", ".join(str(run) for run in runs)
+            error.args = (str(error).replace(str(whole), shards),)
             raise
 
 
@@ -222,7 +227,8 @@ class StepProgress:
 
     def report(self, done: int, total: int | None = None, /) -> None:
         """Take note of the progress, as a `localjudge.system.steps.Report`."""
-        self.done, self.total = done, total
+        self.done = done
+        self.total = total
 
     @property
     def elapsed(self) -> float:
@@ -237,7 +243,9 @@ class StepProgress:
     @property
     def remaining(self) -> float | None:
         """Seconds until the step ends at its mean rate; None if that is unknown, or it is done."""
-        return (self.total - self.done) / self.rate if self.total and 0 < self.done < self.total else None
+        if self.total is None or not 0 < self.done < self.total:
+            return None
+        return (self.total - self.done) / self.rate
 
     def text(self) -> str:
         """Return the progress as one line."""
@@ -245,7 +253,7 @@ class StepProgress:
 
     def numbers(self) -> dict[str, Any]:
         """Return the progress as the fields of an event; times are in seconds."""
-        left = self.remaining
+        remaining = self.remaining
         return {
             "step": self.name,
             "unit": self.unit,
@@ -253,28 +261,40 @@ class StepProgress:
             "total": self.total,
             "per_second": round(self.rate, 3),
             "elapsed_seconds": round(self.elapsed, 3),
-            "remaining_seconds": None if left is None else round(left, 3),
+            "remaining_seconds": None if remaining is None else round(remaining, 3),
         }
 
     def _parts(self) -> list[str]:
         """Return the parts of the line; a narrow terminal cuts the last ones."""
-        amount, rate = [self._amount()], [f"{self._shown(self.rate)}/s"]
-        return [self.name, *amount * bool(self.done), *self._times(), *rate * bool(self.done)]
+        parts = [self.name]
+        if self.done:
+            parts.append(self._amount())
+        parts.extend(self._times())
+        if self.done:
+            parts.append(f"{self._shown(self.rate)}/s")
+        return parts
 
     def _times(self) -> list[str]:
-        left = self.remaining
-        return [f"elapsed {duration(self.elapsed)}", *([] if left is None else [f"remaining {duration(left)}"])]
+        """Return the elapsed time, and the remaining time if it is known."""
+        times = [f"elapsed {duration(self.elapsed)}"]
+        remaining = self.remaining
+        if remaining is not None:
+            times.append(f"remaining {duration(remaining)}")
+        return times
 
     def _amount(self) -> str:
+        """Return how much is done, and of how much, if that is known."""
         if self.total is None:
             return self._shown(self.done)
         done = file_size(self.done) if self.unit == "bytes" else f"{self.done:,}"
         return f"{done} of {self._shown(self.total)}"
 
     def _shown(self, count: float) -> str:
+        """Return an amount with its unit; one decimal of a rate."""
         if self.unit == "bytes":
             return file_size(count)
-        return f"{count:,} {self.unit}" if isinstance(count, int) else f"{count:,.1f} {self.unit}"
+        number = f"{count:,}" if isinstance(count, int) else f"{count:,.1f}"
+        return f"{number} {self.unit}"
 
 
 @dataclass(slots=True)
@@ -311,19 +331,23 @@ class JudgingProgress(StepProgress):
     @property
     def elapsed(self) -> float:
         """Seconds since the judging began; until the last row, if all are done."""
-        end = self.last if self.last is not None and self.done == self.total else self.clock()
+        if self.last is not None and self.done == self.total:
+            end = self.last
+        else:
+            end = self.clock()
         return max(end - self.begin, 1e-9)
 
     def numbers(self) -> dict[str, Any]:
-        return {**StepProgress.numbers(self), "failed": self.failed, "output_tokens": self.tokens}
+        return StepProgress.numbers(self) | {"failed": self.failed, "output_tokens": self.tokens}
 
     def _parts(self) -> list[str]:
         tokens = self.tokens
-        return [
-            self._amount(),
-            *[f"{self.failed:,} failed"] * bool(self.failed),
-            *[f"{tokens:,} tokens"] * bool(tokens and not self.done),
-            f"{self._shown(self.rate)}/s",
-            f"{tokens / self.elapsed:,.0f} tokens/s",
-            *self._times(),
-        ]
+        parts = [self._amount()]
+        if self.failed:
+            parts.append(f"{self.failed:,} failed")
+        if tokens and not self.done:
+            parts.append(f"{tokens:,} tokens")
+        parts.append(f"{self._shown(self.rate)}/s")
+        parts.append(f"{tokens / self.elapsed:,.0f} tokens/s")
+        parts.extend(self._times())
+        return parts
