@@ -174,7 +174,8 @@ class ResultFiles:
             parts = [f"{title} · {'passed' if has_passed else 'FAILED'}\n", gate]
             findings = replace(findings, main=findings.main[1:])  # without the gate
         # Indented, text from outside can be no markup.
-        parts.append(indent(as_text(printed_findings(findings, all_tables)), " " * 4))
+        text = as_text(printed_findings(findings, all_tables=all_tables))
+        parts.append(indent(text, " " * 4))
         write_text(self.markdown, "\n".join(parts))
 
     def write_junit(self, changes: Changes, conditions: Sequence[Condition], *, where: str | None) -> None:

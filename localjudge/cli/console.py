@@ -128,7 +128,7 @@ def print_json(document: object, indent: int | None = None) -> None:
     print(json.dumps(document, ensure_ascii=not is_unicode, indent=indent))
 
 
-def printed_findings(findings: Findings, all_tables: bool = False) -> Group:
+def printed_findings(findings: Findings, *, all_tables: bool) -> Group:
     """Return the output of a statistic: notices, the answer, the main tables, the details and notes.
 
     Without `all_tables`, a line names the details.

@@ -17,6 +17,9 @@ if TYPE_CHECKING:
     from localjudge.modes.mode import Mode
     from localjudge.report.tables import Findings
 
+READING = "reading runs, labels and texts"
+"""The name of the step that reads what the statistics are computed from."""
+
 ScoresOf = Annotated[
     Literal["expected", "integer"] | None,
     Flag("Which scores to compare.  [default: expected, if the runs have them]", "expected|integer"),
@@ -55,29 +58,30 @@ def common_mode(runs: Sequence[Path]) -> Mode[Any]:
     from localjudge.matching.run_rows import common_rubric
     from localjudge.runs.run_manifest import read_manifest
 
-    return common_rubric(runs, [read_manifest(run) for run in runs]).mode
+    manifests = [read_manifest(run) for run in runs]
+    return common_rubric(runs, manifests).mode
 
 
-def column_numbers(flag: str, what: str, given: Iterable[str]) -> dict[str, float]:
+def column_numbers(flag: str, number_name: str, values: Iterable[str]) -> dict[str, float]:
     """Return the number of each column in COLUMN=NUMBER; a share of a label has another "=" in its name.
 
     Args:
         flag: the flag without its dashes.
-        what: what the number is, in capitals.
-        given: the values of the flag.
+        number_name: what the number is, in capitals.
+        values: the values of the flag.
 
     Raises:
         UsageError: a value is not of this form, or a column has two numbers.
     """
     numbers: dict[str, float] = {}
-    for each in given:
-        name, _, text = each.rpartition("=")
+    for value in values:
+        column, _, text = value.rpartition("=")
         number = as_number(text)
-        if not name or number is None:
-            raise UsageError(f"--{flag} {each}: write COLUMN={what}, such as helpfulness=0.2")
-        if name in numbers:
-            raise UsageError(f"--{flag} {each}: {name} has {numbers[name]:g} already; give one")
-        numbers[name] = number
+        if not column or number is None:
+            raise UsageError(f"--{flag} {value}: write COLUMN={number_name}, such as helpfulness=0.2")
+        if column in numbers:
+            raise UsageError(f"--{flag} {value}: {column} has {numbers[column]:g} already; give one")
+        numbers[column] = number
     return numbers
 
 
@@ -114,9 +118,9 @@ class StatisticsOptions:
         if not self.allow_dry_run:
             refuse_dry_runs(runs)
 
-    def print(self, document: Mapping[str, Any], found: Findings, all_tables: bool = False) -> None:
-        """Print a result: its document as JSON, or what was found as tables."""
+    def print(self, document: Mapping[str, Any], findings: Findings, *, all_tables: bool) -> None:
+        """Print a result: its document as JSON, or its findings as tables."""
         if self.as_json:
             print_json(document)
         else:
-            print_table(printed_findings(found, all_tables))
+            print_table(printed_findings(findings, all_tables=all_tables))
