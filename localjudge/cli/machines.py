@@ -44,14 +44,17 @@ def doctor(
     from localjudge.engines.engine_options import ServerOptions
     from localjudge.verification import is_sound
 
-    if engine not in get_args(EngineName):
-        raise UsageError(f"--engine {engine}: give one of {', '.join(get_args(EngineName))}")
-    served = None
+    engines = get_args(EngineName)
+    if engine not in engines:
+        raise UsageError(f"--engine {engine}: give one of {', '.join(engines)}")
+    server_options = None
     if engine == "server":
-        served = ServerOptions.parse({"server": server or "", "allow_host": ",".join(allow_host or ())})
+        allowed_hosts = ",".join(allow_host or ())
+        server_options = ServerOptions.parse({"server": server or "", "allow_host": allowed_hosts})
     settle_environment()
     with Progress().step("examining this machine"):
-        checks = examine(model, engine, served, out, template=given_template(chat_template))
+        template = given_template(chat_template)
+        checks = examine(model, engine, server_options, out, template=template)
     print_checks(checks, as_json=as_json)
     if not is_sound(checks):
         raise typer.Exit(1)
@@ -112,10 +115,12 @@ def pack(
         raise
     except OSError as error:
         raise LocalJudgeError(f"--out {out}: {error}; no pack was written") from None
-    if not {"cpu", "vllm"} & set(manifest.extras):
+    if "cpu" not in manifest.extras and "vllm" not in manifest.extras:
         progress.warn("this pack cannot run a model; give --extra cpu or --extra vllm to include an engine")
     total = sum(part.size for part in manifest.parts)
     progress.say(f"{len(manifest.parts)} parts, {file_size(total)} · {out}")
     progress.say(f"manifest {manifest.sha256}")
-    there = f"python{manifest.python} unpack.py"
-    progress.say(f"there: {there} --key PUBLIC.pem" if sign else f"there: {there}")
+    unpack_command = f"python{manifest.python} unpack.py"
+    if sign is not None:
+        unpack_command += " --key PUBLIC.pem"
+    progress.say(f"there: {unpack_command}")

@@ -36,14 +36,15 @@ def list_models(as_json: AsJson = False) -> None:
 
     settle_environment()
 
-    known = profiles()
+    catalogue = profiles()
     if as_json:
-        print_json([profile.model_dump() | {"gpus_of_80": gpus_of_80(profile)} for profile in known])
-    else:
-        print_table(printed_table(_catalogue_table(known)))
-        for profile in (profile for profile in known if profile.traps):
+        print_json([profile.model_dump() | {"gpus_of_80": gpus_of_80(profile)} for profile in catalogue])
+        return
+    print_table(printed_table(_catalogue_table(catalogue)))
+    for profile in catalogue:
+        if profile.traps:
             print(f"{profile.name}: {profile.traps[0]}")  # the most serious known problem
-        Messages().say("GPUs of 80 GB each; for details: localjudge models plan MODEL")
+    Messages().say("GPUs of 80 GB each; for details: localjudge models plan MODEL")
 
 
 def _catalogue_table(profiles: Iterable[Profile]) -> Table:
@@ -54,15 +55,20 @@ def _catalogue_table(profiles: Iterable[Profile]) -> Table:
 
     rows: list[Cells] = []
     for profile in profiles:
-        active = f" ({profile.active_parameters:g})" if profile.active_parameters else ""
-        size = (
-            f"{profile.parameters:g} B{active}",
+        parameters = f"{profile.parameters:g} B"
+        if profile.active_parameters:
+            parameters += f" ({profile.active_parameters:g})"
+        row: Cells = (
+            profile.id,
+            fill(profile.licence, 18),
+            parameters,
             profile.dimensions.context,
             memory_size(profile.weight_bytes),
+            gpus_of_80(profile) or f"> {MOST_GPUS}",
+            profile.thinking,
         )
-        gpus = gpus_of_80(profile) or f"> {MOST_GPUS}"
-        rows.append((profile.id, fill(profile.licence, 18), *size, gpus, profile.thinking))
-    columns = "model", "licence", "parameters", "context", "weights", "GPUs", "thinks"
+        rows.append(row)
+    columns = ("model", "licence", "parameters", "context", "weights", "GPUs", "thinks")
     return Table("", columns, rows, words=["licence", "thinks"])
 
 
@@ -95,17 +101,19 @@ def plan(
     settle_environment()
 
     subject = PlannedModel.find(model)
-    made = CapacityPlan.make(subject, Machine.here(), gpu_memory=memory, gpus=gpus, prompt_tokens=prompt_tokens)
+    capacity = CapacityPlan.make(
+        subject, Machine.here(), gpu_memory=memory, gpus=gpus, prompt_tokens=prompt_tokens
+    )
     if as_json:
-        print_json(made.as_dict())
+        print_json(capacity.as_dict())
         return
-    print(_plan_text(made))
-    print_table(printed_table(_plan_table(made)))
-    if made.needs.chosen and made.fits_context:
-        gpus = made.needs.chosen.gpus
-        print(f"localjudge score … --model {subject.name} --tensor-parallel-size {gpus}")
-    print(f"this machine: {made.how}")
-    for note in made.notes:
+    print(_plan_text(capacity))
+    print_table(printed_table(_plan_table(capacity)))
+    chosen = capacity.needs.chosen
+    if chosen and capacity.fits_context:
+        print(f"localjudge score … --model {subject.name} --tensor-parallel-size {chosen.gpus}")
+    print(f"this machine: {capacity.how}")
+    for note in capacity.notes:
         print(f"note: {note}")
 
 
@@ -132,23 +140,25 @@ def _plan_text(plan: CapacityPlan) -> str:
     """Return the lines above the table of GPUs, for a terminal."""
     from localjudge.models.memory_needs import ANSWER_TOKENS
 
-    subject, dimensions = plan.subject, plan.subject.dimensions
-    context = f" · context {dimensions.context:,}" if dimensions.context else ""
-    weight_type = dimensions.quantization or dimensions.dtype
+    subject = plan.subject
+    dimensions = subject.dimensions
     size = subject.size
-    types = ""
+    first_line = f"{subject.name} · {dimensions.model_type} · {dimensions.quantization or dimensions.dtype}"
+    if dimensions.context:
+        first_line += f" · context {dimensions.context:,}"
+    weights = f"weights  {memory_size(size.stored)}, {size.how_counted}"
     if size.types:
-        of_types = [f"{name} {memory_size(count)}" for name, count in size.types.items()]
-        types = f" ({', '.join(of_types)})"
-    return "\n".join(
-        (
-            f"{subject.name} · {dimensions.model_type} · {weight_type}{context}",
-            f"from {subject.source}",
-            f"weights  {memory_size(size.stored)}, {size.how_counted}{types}",
-            f"a row    {memory_size(plan.needs.tried[0].row)} of KV cache for {plan.row_tokens:,} tokens "
-            f"({plan.prompt_tokens:,} of the prompt, {ANSWER_TOKENS:,} of the answer)",
-        )
-    )
+        size_of_types = [f"{name} {memory_size(count)}" for name, count in size.types.items()]
+        weights += f" ({', '.join(size_of_types)})"
+    cache_of_row = memory_size(plan.needs.tried[0].row)
+    lines = [
+        first_line,
+        f"from {subject.source}",
+        weights,
+        f"a row    {cache_of_row} of KV cache for {plan.row_tokens:,} tokens "
+        f"({plan.prompt_tokens:,} of the prompt, {ANSWER_TOKENS:,} of the answer)",
+    ]
+    return "\n".join(lines)
 
 
 def _plan_table(plan: CapacityPlan) -> Table:
@@ -157,10 +167,18 @@ def _plan_table(plan: CapacityPlan) -> Table:
 
     rows: list[Cells] = []
     for split in plan.needs.tried:
-        said = split.refused or ("" if split.rows else "no room")
-        sizes = map(memory_size, (split.weights, split.overhead, max(0, split.cache)))
-        chosen = split is plan.needs.chosen
-        rows.append((split.gpus, *sizes, None if said else split.rows, "← this" if chosen else said))
+        problem = split.refused
+        if not problem and not split.rows:
+            problem = "no room"
+        row: Cells = (
+            split.gpus,
+            memory_size(split.weights),
+            memory_size(split.overhead),
+            memory_size(max(0, split.cache)),
+            None if problem else split.rows,
+            "← this" if split is plan.needs.chosen else problem,
+        )
+        rows.append(row)
     columns = ("GPUs", "weights", "overhead", "cache", "rows at a time", "")
     return Table(f"GPUs of {memory_size(plan.gpu_memory)} each", columns, rows, words=[""])
 
@@ -186,17 +204,17 @@ def verify(
     """
     from localjudge.models.model import Model
     from localjudge.verification import is_sound
-    from localjudge.verification import verify as look_at
+    from localjudge.verification import verify as verify_model
 
     settle_environment()
 
     if no_manifest and renew:
         raise UsageError("--renew writes a manifest and --no-manifest writes none; give only one of them")
-    found = replace(Model.locate(model), given_template=given_template(chat_template))
+    located = replace(Model.locate(model), given_template=given_template(chat_template))
     progress = Progress()
-    progress.say(f"{found.name} · {found.path}")
+    progress.say(f"{located.name} · {located.path}")
     with progress.step("verifying", "bytes") as report:
-        checks = look_at(found, write=not no_manifest, renew=renew, report=report)
+        checks = verify_model(located, write=not no_manifest, renew=renew, report=report)
     print_checks(checks, as_json=as_json)
     if not is_sound(checks):
         raise typer.Exit(2)

@@ -22,20 +22,21 @@ from localjudge.settings import Flag, JudgeSettings, choices, flag_of
 from localjudge.system.durable import unwritable
 from localjudge.system.machine import SWITCHES
 
-FAILED_ROWS = BELOW_THRESHOLD = 3
-"""Exit code of a run that finished with failures, and of a check or condition that does not hold."""
+FAILED_ROWS = 3
+"""Exit code of a run that finished with failures."""
+BELOW_THRESHOLD = 3
+"""Exit code of a check or condition that does not hold."""
 
-RUN, MODEL, RUBRIC, ROWS, PAIRS, ANSWERS, ENGINE, SERVER, RAY = HEADINGS = (
-    "Run",
-    "Model",
-    "Rubric and prompt",
-    "Rows",
-    "Pairs",
-    "Answers",
-    "Engine",
-    "Model server",
-    "Ray cluster",
-)
+RUN = "Run"
+MODEL = "Model"
+RUBRIC = "Rubric and prompt"
+ROWS = "Rows"
+PAIRS = "Pairs"
+ANSWERS = "Answers"
+ENGINE = "Engine"
+SERVER = "Model server"
+RAY = "Ray cluster"
+HEADINGS = (RUN, MODEL, RUBRIC, ROWS, PAIRS, ANSWERS, ENGINE, SERVER, RAY)
 """The headings of the options of the commands that judge, in their order; an option names its own."""
 SETTING = object()
 """Marks an option that is declared as a setting of the judge with its name."""
@@ -90,40 +91,50 @@ def flattened(command: Callable[..., None]) -> Callable[..., None]:
     declares itself replaces that of the field with the same name, and the field gets its value, too.
     """
     signature = inspect.signature(command, eval_str=True)
-    groups: dict[str, Any] = {
-        name: each.annotation for name, each in signature.parameters.items() if is_dataclass(each.annotation)
-    }
-    options = {name: _options(group) for name, group in groups.items()}
-    plain = signature.parameters.keys() - groups.keys()
-    flat: dict[str, inspect.Parameter] = {}
+    groups: dict[str, Any] = {}
+    own_names = set()
     for name, parameter in signature.parameters.items():
-        if name in groups:
-            flat |= {each: option for each, option in options[name].items() if each not in plain}
+        if is_dataclass(parameter.annotation):
+            groups[name] = parameter.annotation
         else:
-            flat[name] = parameter.replace(annotation=_option(name, parameter.annotation))
+            own_names.add(name)
+    options_of_groups = {name: _options(group) for name, group in groups.items()}
+
+    options: dict[str, inspect.Parameter] = {}
+    for name, parameter in signature.parameters.items():
+        if name not in groups:
+            options[name] = parameter.replace(annotation=_option(name, parameter.annotation))
+            continue
+        for field_name, option in options_of_groups[name].items():
+            if field_name not in own_names:
+                options[field_name] = option
 
     @wraps(command)
     def called(**values: Any) -> None:
-        given = {
-            name: group(**{each: values[each] for each in options[name]}) for name, group in groups.items()
-        }
-        command(**{name: value for name, value in values.items() if name in plain}, **given)
+        arguments = {name: values[name] for name in own_names}
+        for name, group in groups.items():
+            fields_of_group = {field_name: values[field_name] for field_name in options_of_groups[name]}
+            arguments[name] = group(**fields_of_group)
+        command(**arguments)
 
-    parameters = [each.replace(kind=inspect.Parameter.KEYWORD_ONLY) for each in flat.values()]
-    called.__signature__ = signature.replace(parameters=parameters)  # type: ignore[attr-defined]
-    called.__annotations__ = {each.name: each.annotation for each in parameters}
+    keywords = [option.replace(kind=inspect.Parameter.KEYWORD_ONLY) for option in options.values()]
+    called.__signature__ = signature.replace(parameters=keywords)  # type: ignore[attr-defined]
+    called.__annotations__ = {option.name: option.annotation for option in keywords}
     return called
 
 
 def _options(group: Any) -> dict[str, inspect.Parameter]:
     """Return an option for each field of a dataclass, by its name."""
-    hints, kind = get_type_hints(group, include_extras=True), inspect.Parameter.KEYWORD_ONLY
-    return {
-        each.name: inspect.Parameter(
-            each.name, kind, default=each.default, annotation=_option(each.name, hints[each.name])
+    hints = get_type_hints(group, include_extras=True)
+    options = {}
+    for field in fields(group):
+        options[field.name] = inspect.Parameter(
+            field.name,
+            kind=inspect.Parameter.KEYWORD_ONLY,
+            default=field.default,
+            annotation=_option(field.name, hints[field.name]),
         )
-        for each in fields(group)
-    }
+    return options
 
 
 def _option(name: str, annotation: Any) -> Any:
@@ -134,15 +145,17 @@ def _option(name: str, annotation: Any) -> Any:
     if flag is None:
         return annotation
     values = choices(annotation)
+    default_flag = "--" + name.replace("_", "-")
     option = typer.Option(
-        flag.name or "--" + name.replace("_", "-"),
+        flag.name or default_flag,
         metavar=flag.metavar or "|".join(values) or None,
         help=flag.help,
         rich_help_panel=flag.heading,
         min=flag.least,
         max=flag.most,
     )
-    return Annotated[str if values else _typed_kind(annotation.__origin__), option]
+    kind = str if values else _typed_kind(annotation.__origin__)
+    return Annotated[kind, option]
 
 
 def _typed_kind(kind: Any) -> Any:
@@ -154,7 +167,7 @@ def _typed_kind(kind: Any) -> Any:
     return kind
 
 
-QUIET = {
+_QUIET_LIBRARIES = {
     # Threads that wait in a busy loop make a run on a busy machine ten times slower.
     "OMP_WAIT_POLICY": "PASSIVE",
     "HF_HUB_DISABLE_PROGRESS_BARS": "1",
@@ -170,12 +183,15 @@ _ENGINE_ARG = "--engine-arg"
 
 def typed_command() -> str:
     """Return the command line that started this program, quoted for a shell; secrets are hidden."""
-    program, *given = sys.argv
-    arguments = _without_secret_options(given)
-    if Path(program).name == "__main__.py":
-        return shlex.join([sys.orig_argv[0], "-m", "localjudge", *arguments])
+    program = sys.argv[0]
     name = Path(program).name
-    return shlex.join([name if shutil.which(name) == program else program, *arguments])
+    if name == "__main__.py":
+        command = [sys.orig_argv[0], "-m", "localjudge"]
+    elif shutil.which(name) == program:
+        command = [name]
+    else:
+        command = [program]
+    return shlex.join(command + _without_secret_options(sys.argv[1:]))
 
 
 def _without_secret_options(arguments: Sequence[str]) -> list[str]:
@@ -183,15 +199,14 @@ def _without_secret_options(arguments: Sequence[str]) -> list[str]:
     from localjudge.secret_options import masked_option
 
     shown = []
-    for place, argument in enumerate(arguments):
-        flag, _, own_value = argument.partition("=")
-        follows_flag = place > 0 and arguments[place - 1] == _ENGINE_ARG
-        if not follows_flag and flag != _ENGINE_ARG:
-            shown.append(argument)
-            continue
-        option = argument if follows_flag else own_value
+    follows_flag = False
+    for argument in arguments:
+        flag, _, value_after_flag = argument.partition("=")
+        is_option = follows_flag or flag == _ENGINE_ARG
+        option = argument if follows_flag else value_after_flag
+        follows_flag = argument == _ENGINE_ARG
         name, equals, value = option.partition("=")
-        if equals:
+        if is_option and equals:
             masked = masked_option(name, value).shown
             shown.append(f"{argument.removesuffix(value)}{masked}")
         else:
@@ -211,7 +226,8 @@ def check_out_file(out: Path, flag: str = "--out") -> None:
     """
     if os.path.exists(out) and not os.path.isfile(out):
         raise UsageError(f"{flag} {out}: is not a file; give a new file, or one to replace")
-    if out.name in FILES and (os.path.exists(out.parent / MANIFEST) or os.path.exists(out.parent / MARK)):
+    is_in_run = os.path.exists(out.parent / MANIFEST) or os.path.exists(out.parent / MARK)
+    if out.name in FILES and is_in_run:
         raise UsageError(f"{flag} {out}: is a file of a run; choose another name")
 
 
@@ -237,9 +253,14 @@ def check_out(out: Path) -> None:
     Raises:
         UsageError: it is a file, it or its parent cannot be written, or the disk is full.
     """
-    if fault := unwritable(out, least=1 << 20):
-        fix = "" if fault.endswith("a file") else "free space or change the permissions, or "
-        raise UsageError(f"--out {out}: {fault}; {fix}give {'another folder' if fix else 'a folder'}")
+    fault = unwritable(out, least=1 << 20)
+    if not fault:
+        return
+    if fault.endswith("a file"):
+        fix = "give a folder"
+    else:
+        fix = "free space or change the permissions, or give another folder"
+    raise UsageError(f"--out {out}: {fault}; {fix}")
 
 
 def given_template(chat_template: str | None) -> GivenTemplate | None:
@@ -256,7 +277,7 @@ def settle_environment(*, allow_download: bool = False, ray: str | None = None) 
 
     Libraries read them at import, so call this first.
     """
-    settings = SWITCHES | QUIET
+    settings = SWITCHES | _QUIET_LIBRARIES
     if ray == "local":
         # A Ray on one host uses the loopback address, and does not search for another address.
         settings |= {"RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0"}
