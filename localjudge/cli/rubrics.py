@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from importlib.resources import files
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -15,6 +15,11 @@ from localjudge.cli.options import AsJson, ChatTemplate, ModelName, RationalePla
 from localjudge.errors import UsageError
 from localjudge.settings import Flag
 from localjudge.system.durable import write_text
+
+if TYPE_CHECKING:
+    from localjudge.constraint.token_table import TokenTable
+    from localjudge.rubrics.answer import AnswerLayout
+    from localjudge.rubrics.rubric import Rubric
 
 app = group(__doc__, "localjudge rubrics init my-rubric.toml")
 
@@ -32,7 +37,10 @@ def list_rubrics(as_json: AsJson = False) -> None:
     width = max(len(rubric.name) for rubric in included)
     for rubric in included:
         print(f"{rubric.name:<{width}}  {', '.join(rubric.aspects)}")
-        print(f"    {rubric.description}" + " Needs a reference." * rubric.needs_reference)
+        description = rubric.description
+        if rubric.needs_reference:
+            description += " Needs a reference."
+        print(f"    {description}")
     Messages().say("localjudge rubrics show NAME prints the values of the aspects and the prompt")
 
 
@@ -60,24 +68,34 @@ def show(
     """
     from localjudge.rubrics.rubric import Rubric
 
-    found = Rubric.load(rubric)
+    loaded = Rubric.load(rubric)
     if as_json:
-        print_json(found.model_dump(mode="json") | {"digest": found.digest})
+        print_json(loaded.model_dump(mode="json") | {"digest": loaded.digest})
         return
-    for heading, said in {
-        "rubric": found.name,
-        "description": found.description or "(none)",
-        "aspects": "; ".join(f"{name} ({aspect})" for name, aspect in found.aspects.items()),
-        "reference": "needed" if found.needs_reference else "not needed",
-        "empty candidate": "is judged" if found.prompt.empty_candidate == "judge" else "is a failure",
-        "guard": "on" if found.prompt.guard else "off",
-        "system prompt": found.prompt.system or "(none)",
-        "digest": found.digest,
-        "template digest": found.template_digest,
-    }.items():
-        print(f"{heading:<16} {said}")
+    properties = {
+        "rubric": loaded.name,
+        "description": loaded.description or "(none)",
+        "aspects": _aspects_line(loaded),
+        "reference": "needed" if loaded.needs_reference else "not needed",
+        "empty candidate": "is judged" if loaded.prompt.empty_candidate == "judge" else "is a failure",
+        "guard": "on" if loaded.prompt.guard else "off",
+        "system prompt": loaded.prompt.system or "(none)",
+        "digest": loaded.digest,
+        "template digest": loaded.template_digest,
+    }
+    for heading, text in properties.items():
+        _print_property(heading, text)
     print("\ntemplate")
-    print(found.prompt.template)
+    print(loaded.prompt.template)
+
+
+def _aspects_line(rubric: Rubric) -> str:
+    """Return the aspects of a rubric with their values, in a line."""
+    return "; ".join(f"{name} ({aspect})" for name, aspect in rubric.aspects.items())
+
+
+def _print_property(heading: str, text: str) -> None:
+    print(f"{heading:<16} {text}")
 
 
 @explained(app, "localjudge rubrics check my-rubric.toml")
@@ -91,49 +109,65 @@ def check(
 
     Tokens and probabilities depend on the model's tokenizer. The exit code is 1 if something looks wrong.
     """
-    from localjudge.constraint.value_paths import ValuePaths
     from localjudge.judge import Judge
     from localjudge.rubrics.aspect import answer_format
     from localjudge.rubrics.rubric import Rubric
 
     settle_environment()
-    found = Rubric.load(rubric, rationale=rationale)
-    judge = Judge(model, rubric=found, chat_template=chat_template)
+    loaded = Rubric.load(rubric, rationale=rationale)
+    judge = Judge(model, rubric=loaded, chat_template=chat_template)
     table = judge.decoding.table
-    layout = found.answer_layout
-    decided = zip(layout.values, table.first_token_decides, strict=True)
-    asked = [field.name for field, known in decided if not known]
-    most = ValuePaths(table).most_branches
-    texts = len(layout.texts)
-    first, behind = judge.task_builder.tokens_around
-    for heading, said in {
-        "rubric": found.name,
-        "fields": ", ".join(found.fields),
-        "aspects": "; ".join(f"{name} ({aspect})" for name, aspect in found.aspects.items()),
+    layout = loaded.answer_layout
+    tokens_before, tokens_after = judge.task_builder.tokens_around
+    properties = {
+        "rubric": loaded.name,
+        "fields": ", ".join(loaded.fields),
+        "aspects": _aspects_line(loaded),
         "system prompt": _SYSTEM[judge.prompts.system_place],
-        "prompt": f"{first} tokens before the first field, and {behind} after the response, besides the fields",
-        "answer": answer_format(layout, found.aspects),
-        "tokens": f"{table.smallest_limit} at least"
-        + (f", and up to --max-rationale-tokens for {_counted(texts, 'text')}" if texts else ""),
-        "probabilities": "of every aspect"
-        + (
-            f"; values of {', '.join(asked)} share first tokens, so the model computes up to {most} tokens "
-            "more an answer, as far as they matter; a server gives none"
-            if asked
-            else ""
+        "prompt": (
+            f"{tokens_before} tokens before the first field, and {tokens_after} after the response, "
+            "besides the fields"
         ),
-    }.items():
-        print(f"{heading:<16} {said}")
-    if hint := judge.task_builder.order_hint():
-        print(f"{'slow':<16} {hint}")
-    for problem in found.problems:
-        print(f"{'looks wrong':<16} {problem}")
-    if found.problems:
+        "answer": answer_format(layout, loaded.aspects),
+        "tokens": _needed_tokens(table.smallest_limit, texts=len(layout.texts)),
+        "probabilities": _probabilities_line(layout, table),
+    }
+    for heading, text in properties.items():
+        _print_property(heading, text)
+    slow_order = judge.task_builder.order_hint()
+    if slow_order:
+        _print_property("slow", slow_order)
+    for problem in loaded.problems:
+        _print_property("looks wrong", problem)
+    if loaded.problems:
         raise typer.Exit(1)
 
 
-def _counted(number: int, noun: str) -> str:
-    return f"the {noun}" if number == 1 else f"each of {number} {noun}s"
+def _needed_tokens(smallest_limit: int, *, texts: int) -> str:
+    """Return how many tokens an answer takes with this number of texts, such as rationales."""
+    line = f"{smallest_limit} at least"
+    if texts == 1:
+        line += ", and up to --max-rationale-tokens for the text"
+    elif texts > 1:
+        line += f", and up to --max-rationale-tokens for each of {texts} texts"
+    return line
+
+
+def _probabilities_line(layout: AnswerLayout, table: TokenTable) -> str:
+    """Return of which aspects a judgement has probabilities, and what those with common first tokens cost."""
+    from localjudge.constraint.value_paths import ValuePaths
+
+    most_tokens = ValuePaths(table).most_branches
+    ambiguous = []
+    for value_field, is_decided in zip(layout.values, table.first_token_decides, strict=True):
+        if not is_decided:
+            ambiguous.append(value_field.name)
+    if not ambiguous:
+        return "of every aspect"
+    return (
+        f"of every aspect; values of {', '.join(ambiguous)} share first tokens, so the model computes up to "
+        f"{most_tokens} tokens more an answer, as far as they matter; a server gives none"
+    )
 
 
 @explained(app, "localjudge rubrics init my-rubric.toml")
@@ -147,9 +181,10 @@ def init(
     """Write a commented rubric as a template; `--rubric FILE` accepts it unchanged."""
     from localjudge.rubrics.rubric_file import shipped_rubrics
 
-    if start not in (None, *(included := shipped_rubrics())):
+    included = shipped_rubrics()
+    if start is not None and start not in included:
         raise UsageError(f"--from {start}: is not an included rubric; give one of {', '.join(included)}")
-    source = f"{start}.toml" if start else "starting_rubric.txt"
+    source = "starting_rubric.txt" if start is None else f"{start}.toml"
     text = (files("localjudge") / "rubrics" / source).read_text(encoding="utf-8")
     if file.exists():
         raise UsageError(f"{file}: exists already; give the name of a new file")

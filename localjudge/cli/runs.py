@@ -26,6 +26,8 @@ from localjudge.system.durable import after_writing
 from localjudge.system.quantities import counted, file_size
 
 if TYPE_CHECKING:
+    from pydantic import ValidationError
+
     from localjudge.rubrics.aspect import Aspect
     from localjudge.rubrics.rubric import Rubric
     from localjudge.runs.summary import Summary
@@ -45,7 +47,7 @@ def report(
     check_out_file(out)
     refuse_input_as_out(out, options.files + inputs_of_runs(runs))
     progress = Progress()
-    notices = write_report(runs, out, options, progress.step)
+    notices = write_report(runs, out, options=options, step=progress.step)
     progress.notices(notices)
     progress.say(f"{out} · {file_size(out.stat().st_size)}")
 
@@ -76,10 +78,10 @@ def export(
         refuse_input_as_out(out, [intervals])
     progress = Progress()
     with one_run(runs) as run:
-        what = read_manifest(run).rubric.mode.item
-        with progress.step("exporting", f"{what}s") as report:
-            written = write_export(run, to, out=out, with_texts=with_texts, report=report, intervals=intervals)
-        progress.say(f"{counted(written, what)} · {out}")
+        item = read_manifest(run).rubric.mode.item
+        with progress.step("exporting", f"{item}s") as report:
+            rows = write_export(run, to, out=out, with_texts=with_texts, report=report, intervals=intervals)
+        progress.say(f"{counted(rows, item)} · {out}")
         progress.notices(read_notices(run))
 
 
@@ -98,8 +100,8 @@ def merge(
 
     progress = Progress()
     with progress.step("merging") as report:
-        summary = merge_shards(shards, out, report)
-    _tell(progress, summary, out)
+        summary = merge_shards(shards, out, report=report)
+    _print_summary(progress, summary, run=out)
     without = [str(shard) for shard in shards if lacks_noise(shard)]
     if summary.noise is not None and without:
         progress.warn(f"the noise is that of the other shards: it was not measured in {', '.join(without)}")
@@ -107,7 +109,7 @@ def merge(
         raise typer.Exit(FAILED_ROWS)
 
 
-def _tell(progress: Progress, summary: Summary, run: Path) -> None:
+def _print_summary(progress: Progress, summary: Summary, *, run: Path) -> None:
     """Print the numbers of a run that was written."""
     from localjudge.report.summary_tables import summary_tables
     from localjudge.runs.reader import read_notices
@@ -146,8 +148,16 @@ def import_scores(
     from localjudge.studies.imported_scores import import_scores as import_run
 
     progress = Progress()
-    aspects = _aspects(aspect or [], scale, choices, rubric)
-    names = tuple(aspects.aspects if isinstance(aspects, Rubric) else aspects)
+    if rubric is not None:
+        _refuse_aspects(rubric, {"--aspect": bool(aspect), "--scale": scale, "--choices": choices})
+        loaded_rubric = Rubric.load(rubric)
+        aspects: Mapping[str, Aspect] | Rubric = loaded_rubric
+        names = tuple(loaded_rubric.aspects)
+    elif not aspect:
+        raise UsageError("--aspect is missing: name the aspects that were judged, or give their --rubric")
+    else:
+        aspects = dict.fromkeys(aspect, _values(scale, choices))
+        names = tuple(aspect)
     with progress.step("importing"):
         summary = import_run(
             inputs,
@@ -158,40 +168,70 @@ def import_scores(
             columns=parse_columns(columns or ()),
         )
     with after_writing(out):
-        _tell(progress, summary, out)
+        _print_summary(progress, summary, run=out)
 
 
-def _aspects(
-    names: list[str], scale: str | None, choices: str | None, rubric: str | None
-) -> Mapping[str, Aspect] | Rubric:
-    """Return the aspects of an import with their values, or their rubric."""
+def _refuse_aspects(rubric: str, options: Mapping[str, str | bool | None]) -> None:
+    """Refuse options that say what the rubric says, too.
+
+    Raises:
+        UsageError: one is given.
+    """
+    for flag, value in options.items():
+        if value:
+            raise UsageError(f"{flag}: --rubric {rubric} already names the aspects; give only one of the two")
+
+
+def _values(scale: str | None, choices: str | None) -> Aspect:
+    """Return the values of the aspects: labels, or a scale, which is 1-5 by default.
+
+    Raises:
+        UsageError: both are given, or one cannot be read.
+    """
+    if choices is None:
+        return _aspect_of_scale(scale or "1-5")
+    if scale is not None:
+        raise UsageError(f"--scale {scale}: labels have no scale; give only one of --scale and --choices")
+    return _aspect_of_labels(choices)
+
+
+def _aspect_of_scale(scale: str) -> Aspect:
+    """Return an aspect with the integers of a scale, such as 1-5.
+
+    Raises:
+        UsageError: this is no scale.
+    """
     from pydantic import ValidationError
 
     from localjudge.rubrics.aspect import Aspect, Scale
-    from localjudge.rubrics.rubric import Rubric
 
-    given = {"--aspect": bool(names), "--scale": scale, "--choices": choices}
-    if rubric is not None:
-        if surplus := [option for option, value in given.items() if value]:
-            raise UsageError(
-                f"{surplus[0]}: --rubric {rubric} already names the aspects; give only one of the two"
-            )
-        return Rubric.load(rubric)
-    if not names:
-        raise UsageError("--aspect is missing: name the aspects that were judged, or give their --rubric")
+    ends = re.fullmatch(r"(\d+)-(\d+)", scale)
+    if ends is None:
+        raise UsageError(f"--scale {scale}: write LOWEST-HIGHEST, such as 1-5")
     try:
-        if choices is not None:
-            if scale is not None:
-                raise UsageError(
-                    f"--scale {scale}: labels have no scale; give only one of --scale and --choices"
-                )
-            values = Aspect(choices={label.strip(): label.strip() for label in choices.split(",")})
-        else:
-            ends = re.fullmatch(r"(\d+)-(\d+)", scale or "1-5")
-            if ends is None:
-                raise UsageError(f"--scale {scale}: write LOWEST-HIGHEST, such as 1-5")
-            values = Aspect(scale=Scale(lowest=int(ends[1]), highest=int(ends[2])))
+        return Aspect(scale=Scale(lowest=int(ends[1]), highest=int(ends[2])))
     except ValidationError as error:
-        option, reason = "--choices" if choices else "--scale", error.errors()[0]["msg"]
-        raise UsageError(f"{option} {choices or scale}: {reason.removeprefix('Value error, ')}") from None
-    return dict.fromkeys(names, values)
+        raise UsageError(f"--scale {scale}: {_reason(error)}") from None
+
+
+def _aspect_of_labels(choices: str) -> Aspect:
+    """Return an aspect with labels, which are separated by commas.
+
+    Raises:
+        UsageError: they cannot be the values of an aspect.
+    """
+    from pydantic import ValidationError
+
+    from localjudge.rubrics.aspect import Aspect
+
+    labels = [label.strip() for label in choices.split(",")]
+    try:
+        return Aspect(choices={label: label for label in labels})
+    except ValidationError as error:
+        raise UsageError(f"--choices {choices}: {_reason(error)}") from None
+
+
+def _reason(error: ValidationError) -> str:
+    """Return why pydantic refuses a value."""
+    message: str = error.errors()[0]["msg"]
+    return message.removeprefix("Value error, ")

@@ -9,7 +9,7 @@ from dataclasses import fields
 from functools import partial
 from itertools import chain, islice
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -32,6 +32,12 @@ from localjudge.runs.run_files import refuse_files_of_run
 from localjudge.runs.stop_request import StopSignal
 from localjudge.settings import Flag, PromptSettings
 from localjudge.system.terminal import printable, unfiltered
+
+if TYPE_CHECKING:
+    from localjudge.judge import Judge
+    from localjudge.records import Failure, Row
+    from localjudge.rows.inputs import Inputs as ReadInputs
+    from localjudge.runs.pipeline import RunResult
 
 Orders = Annotated[str, Flag("Judge each pair in its own order only, or in both orders.", "one|both", PAIRS)]
 
@@ -65,24 +71,23 @@ def score(
     ] = None,
 ) -> None:
     """Judge every row and write a run directory. To continue a stopped run, run the same command again."""
-    from localjudge.report.summary_tables import summary_tables
     from localjudge.runs.pipeline import score_run
     from localjudge.runs.shard import Shard
 
     config, cluster = judge.prepare("score", inputs)
-    pairing = pairs.pairing(config.rubric.fields, orders, judge.seed)
-    part = Shard.parse(shard, os.environ)
+    pairing = pairs.pairing(config.rubric.fields, orders, seed=judge.seed)
+    parsed_shard = Shard.parse(shard, os.environ)
     progress = Progress()
     stop = StopSignal(progress.say)
 
-    source = judge.source(inputs, config.rubric, pairing, limit, system_from, out)
+    source = judge.source(inputs, config.rubric, pairing=pairing, limit=limit, system_from=system_from, out=out)
     check_out(out)
     refuse_files_of_run(out, judge.files + pairs.files)
     result = score_run(
         config,
         source,
         out,
-        shard=part,
+        shard=parsed_shard,
         retry_failed=retry_failed,
         cluster=cluster,
         allow_changed_model=judge.allow_changed_model,
@@ -98,19 +103,7 @@ def score(
             always=True,
         )
         raise typer.Exit(stop.exit_code)
-    summary, cost, counted = result.summary, result.cost, result.statistics
-    if result.planned:  # an empty shard has said so
-        parts = [str(cost)] if cost else summary_tables(summary)
-        print_table(printed(parts, result.notices))
-    progress.notices(result.notices, in_table=True)
-    progress.say(f"{summary.counted} · {out}")
-    if counted.get("cached_prompt_tokens"):
-        share = counted["cached_prompt_tokens"] / counted["prompt_tokens"]
-        progress.say(f"{share:.0%} of the prompt tokens came from the prefix cache")
-    for reason, count in summary.reasons.most_common(10):
-        progress.warn(f"{count:,} failed: {reason}")
-    if cost and not cost.fits_disk:
-        progress.warn(f"{out}: not enough free disk space for this run")
+    _print_result(result, out, progress=progress)
     if result.noise_stopped:
         progress.say(
             f"stopped: the run is complete, but its noise was not measured; to measure it, run this again: "
@@ -118,8 +111,29 @@ def score(
             always=True,
         )
         raise typer.Exit(stop.exit_code)
-    if summary.failed:
+    if result.summary.failed:
         raise typer.Exit(FAILED_ROWS)
+
+
+def _print_result(result: RunResult, out: Path, *, progress: Progress) -> None:
+    """Print the summary of a run that has ended, or the costs of a dry run, and the most frequent failures."""
+    from localjudge.report.summary_tables import summary_tables
+
+    summary = result.summary
+    cost = result.cost
+    if result.planned:  # an empty shard has said so
+        parts = [str(cost)] if cost else summary_tables(summary)
+        print_table(printed(parts, result.notices))
+    progress.notices(result.notices, in_table=True)
+    progress.say(f"{summary.counted} · {out}")
+    cached_tokens = result.statistics.get("cached_prompt_tokens")
+    if cached_tokens:
+        share = cached_tokens / result.statistics["prompt_tokens"]
+        progress.say(f"{share:.0%} of the prompt tokens came from the prefix cache")
+    for reason, count in summary.reasons.most_common(10):
+        progress.warn(f"{count:,} failed: {reason}")
+    if cost and not cost.fits_disk:
+        progress.warn(f"{out}: not enough free disk space for this run")
 
 
 def prompt(
@@ -142,72 +156,93 @@ def prompt(
     """
     from localjudge.config import JudgeConfig
     from localjudge.modes import prompt_rows
-    from localjudge.records import Failure
     from localjudge.rows.columns import CONVERSATIONS
     from localjudge.rows.conversation import NO_CONVERSATION
     from localjudge.rows.inputs import Inputs, find_inputs
     from localjudge.rows.row_limit import RowLimit
 
-    judged_by = asked.load()
-    settings = {each.name: getattr(asked, each.name) for each in fields(PromptSettings)}
-    config = JudgeConfig.from_settings(model=asked.model, rubric=judged_by, **settings)
-    named = rows.named(judged_by.fields)
+    rubric = asked.load()
+    settings = {setting.name: getattr(asked, setting.name) for setting in fields(PromptSettings)}
+    config = JudgeConfig.from_settings(model=asked.model, rubric=rubric, **settings)
+    columns = rows.named(rubric.fields)
     files = find_inputs(inputs)
     messages = Messages()
-    checked = Inputs(files, named, judged_by.fields, max_row_bytes=rows.max_row_bytes)
-    checked.check()
+    checked_inputs = Inputs(files, columns, used=rubric.fields, max_row_bytes=rows.max_row_bytes)
+    checked_inputs.check()
     if reading:
-        from localjudge.report.reading_tables import reading_tables
-
-        if as_json:
-            for name, found_reading in checked.readings.items():
-                print_json({"file": name, "reading": found_reading.model_dump(mode="json")})
-        else:
-            print_table(printed(reading_tables(checked)))
+        _print_readings(checked_inputs, as_json=as_json)
         return
-    for line in filter(None, (checked.how, checked.left_out)):
-        messages.say(line)
-    if checked.has_hidden_turns and CONVERSATIONS.isdisjoint(judged_by.fields):
-        messages.warn(f"the rubric {judged_by.name} {NO_CONVERSATION}")
+    for line in (checked_inputs.how, checked_inputs.left_out):
+        if line:
+            messages.say(line)
+    if checked_inputs.has_hidden_turns and CONVERSATIONS.isdisjoint(rubric.fields):
+        messages.warn(f"the rubric {rubric.name} {NO_CONVERSATION}")
     settle_environment(allow_download=asked.allow_download)
-    cuts, judge = asked.on_overflow != "fail" or asked.max_result_tokens is not None, None
-    if tokens or cuts:
+    cuts_rows = asked.on_overflow != "fail" or asked.max_result_tokens is not None
+    judge = None
+    if tokens or cuts_rows:
         from localjudge.judge import Judge  # which imports the engines
 
         judge = Judge(config, allow_download=asked.allow_download)
     # A terminal gets filtered text; a pipe gets every byte.
-    texts = sys.stdout if sys.stdout.isatty() else unfiltered(sys.stdout)
-    system = judged_by.system
-    found = iter(prompt_rows(lambda _: checked.rows(), judged_by.fields, limit=RowLimit(limit)))
-    first = [*islice(found, 2)]
-    alone = len(first) < 2 and not system
-    heading: Callable[[str], None] = messages.say if alone else partial(print, file=texts)
-    if system and not as_json:
-        heading("--- system, before each row")
-        print(system, file=texts)
-    failed = False
-    for row in chain(first, found):
+    texts_file = sys.stdout if sys.stdout.isatty() else unfiltered(sys.stdout)
+    rows_of_prompts = iter(prompt_rows(lambda _: checked_inputs.rows(), rubric.fields, limit=RowLimit(limit)))
+    first_rows = list(islice(rows_of_prompts, 2))
+    is_alone = len(first_rows) < 2 and not rubric.system
+    print_heading: Callable[[str], None] = messages.say if is_alone else partial(print, file=texts_file)
+    if rubric.system and not as_json:
+        print_heading("--- system, before each row")
+        print(rubric.system, file=texts_file)
+    has_failed = False
+    for row in chain(first_rows, rows_of_prompts):
         try:
-            if isinstance(row, Failure):
-                raise ValueError(row.error.removeprefix(f"{row.source}: "))
-            shown = row
-            if judge and cuts:
-                task = judge.task_builder.task(row)
-                if task.error is not None:
-                    raise ValueError(task.error.removeprefix(f"{row.source}: "))
-                shown = task.shown or row
-            text = judged_by.text(shown)
-            ids = judge.task_builder.encoded(shown) if judge and tokens else None
+            shown_row = _shown_row(row, judge if cuts_rows else None)
+            text = rubric.text(shown_row)
+            token_ids = None
+            if judge is not None and tokens:
+                token_ids = judge.task_builder.encoded(shown_row)
         except ValueError as error:
-            failed = True
+            has_failed = True
             messages.error(f"{row.source}: {error}")
             continue
         if as_json:
-            print_json({"id": row.id, **({"system": system} if system else {}), "text": text, "tokens": ids})
-        else:
-            heading(printable(f"--- {row.id} ({row.source})"))
-            print(text, file=texts)
-            if ids is not None:
-                print(f"{len(ids)} tokens: {' '.join(map(str, ids))}")
-    if failed:
+            document: dict[str, object] = {"id": row.id}
+            if rubric.system:
+                document["system"] = rubric.system
+            print_json(document | {"text": text, "tokens": token_ids})
+            continue
+        print_heading(printable(f"--- {row.id} ({row.source})"))
+        print(text, file=texts_file)
+        if token_ids is not None:
+            print(f"{len(token_ids)} tokens: {' '.join(map(str, token_ids))}")
+    if has_failed:
         raise typer.Exit(FAILED_ROWS)
+
+
+def _print_readings(inputs: ReadInputs, *, as_json: bool) -> None:
+    """Print how the files are read."""
+    from localjudge.report.reading_tables import reading_tables
+
+    if not as_json:
+        print_table(printed(reading_tables(inputs)))
+        return
+    for name, reading in inputs.readings.items():
+        print_json({"file": name, "reading": reading.model_dump(mode="json")})
+
+
+def _shown_row(row: Row | Failure, cutting_judge: Judge | None) -> Row:
+    """Return the row that a prompt shows: cut to the limits of a judge, if rows are cut.
+
+    Raises:
+        ValueError: it is a failure, or cannot be judged; the message has the reason without its source.
+    """
+    from localjudge.records import Failure
+
+    if isinstance(row, Failure):
+        raise ValueError(row.error.removeprefix(f"{row.source}: "))
+    if cutting_judge is None:
+        return row
+    task = cutting_judge.task_builder.task(row)
+    if task.error is not None:
+        raise ValueError(task.error.removeprefix(f"{row.source}: "))
+    return task.shown or row
