@@ -22,19 +22,21 @@ from localjudge.system.terminal import guarded_streams
 class Commands(CommandGroup):
     """The commands; a stopped command prints how to continue. (Typer alone would print nothing.)"""
 
-    def __init__(self, **given: Any) -> None:
-        super().__init__(**given)
+    def __init__(self, **settings: Any) -> None:
+        super().__init__(**settings)
         self.commands = cast(Any, AllCommands())
 
     def descriptions(self) -> Iterator[Description]:
         return descriptions()
 
     def get_params(self, ctx: Any) -> list[Any]:
-        found: list[Any] = super().get_params(ctx)
-        for option in found:  # Typer loads pydantic to read that a flag of its own is None, and not for False
+        parameters: list[Any] = super().get_params(ctx)
+        for (
+            option
+        ) in parameters:  # Typer loads pydantic to read that a flag of its own is None, and not for False
             if option.default is None and option.type_descriptor.annotation is bool:
                 option.default = False
-        return found
+        return parameters
 
     def invoke(self, ctx: Any) -> Any:
         try:
@@ -133,7 +135,8 @@ def main() -> None:
         except OSError as error:  # for example a full disk, a removed folder, a folder instead of a file
             _end(1, f"{error}{_ADVICE.get(error.errno or 0, '')}")
         except BaseException as error:  # also a panic of a library in Rust
-            if (lack := lacking(error)) is None:  # a bug in this program: the traceback passes the filter, too
+            lack = lacking(error)
+            if lack is None:  # a bug in this program: the traceback passes the filter, too
                 traceback.print_exc()
             _end(1, lack or "")
 
@@ -143,9 +146,11 @@ def _end(code: str | int | None, message: str = "") -> NoReturn:
     try:
         sys.stdout.flush()
     except BrokenPipeError:  # the reader, such as `head`, has closed the pipe on purpose
-        code, message = code or 1, message or _CLOSED
+        code = code or 1
+        message = message or _CLOSED
     except OSError as error:
-        code, message = code or 1, message or f"stdout: {error}"
+        code = code or 1
+        message = message or f"stdout: {error}"
     with suppress(OSError):
         if message:
             Messages().error(f"localjudge: {' '.join(message.split())}")

@@ -28,7 +28,8 @@ TOPICS = (
 def page(topic: str) -> str:
     """Return a topic's page in Markdown, without the comments that are for the tests."""
     text = (GUIDE / f"{topic}.md").read_text("utf-8")
-    text = text.replace("<!-- shapes -->\n", _shapes()) if topic == "rows" else text
+    if topic == "rows":
+        text = text.replace("<!-- shapes -->\n", _shapes())
     return re.sub(r"^<!--.*?-->\n", "", text, flags=re.MULTILINE | re.DOTALL)
 
 
@@ -37,11 +38,11 @@ def _shapes() -> str:
     from localjudge.rows.shapes import shapes
 
     ordered = sorted(shapes().values(), key=lambda shape: shape.name)
-    lines = [
-        f"| `{each.name}` | {each.title} | `{'`, `'.join(each.has[0])}` | {each.writer or 'documentation'} |"
-        for each in ordered
-    ]
-    return "\n".join(["| shape | what | recognized by | tested with |", "|---|---|---|---|", *lines, ""])
+    lines = ["| shape | what | recognized by | tested with |", "|---|---|---|---|"]
+    for shape in ordered:
+        columns = "`, `".join(shape.has[0])
+        lines.append(f"| `{shape.name}` | {shape.title} | `{columns}` | {shape.writer or 'documentation'} |")
+    return "".join(f"{line}\n" for line in lines)
 
 
 def print_page(
@@ -53,9 +54,12 @@ def print_page(
     """Explain a topic, with commands to copy; without a topic, list the topics."""
     commands: Any = context.parent and context.parent.command
     if topic is None:
-        titles = {each: page(each).partition("\n")[0].partition(": ")[2] for each in TOPICS}
-        text = "\n".join(["Topics:", *(f"  {each:<14}{title}" for each, title in titles.items())])
-        print(f"{text}\n\nlocaljudge help TOPIC prints one, localjudge COMMAND --help a command's options.")
+        print("Topics:")
+        for name in TOPICS:
+            first_line = page(name).partition("\n")[0]
+            title = first_line.partition(": ")[2]
+            print(f"  {name:<14}{title}")
+        print("\nlocaljudge help TOPIC prints one, localjudge COMMAND --help a command's options.")
         return
     command = commands.get_command(context.parent, topic)
     if topic in TOPICS:
@@ -64,7 +68,9 @@ def print_page(
         raise UsageError(f"no topic {topic!r}; there are: {', '.join(TOPICS)}")
     if command is not None:
         with typer.Context(command, parent=context.parent, info_name=topic) as inner:
-            print(f"\nThe command {topic}:\n\n" * (topic in TOPICS) + command.get_help(inner))
+            if topic in TOPICS:
+                print(f"\nThe command {topic}:\n")
+            print(command.get_help(inner))
 
 
 def _print_markdown(text: str) -> None:

@@ -180,13 +180,12 @@ class _Lines:
 
     def __init__(self, messages: Messages) -> None:
         self._messages = messages
-        self._rest = ""
-        """The beginning of a line that has not ended."""
+        self._unfinished_line = ""
         self.unfiltered = messages.console.file  # JSON in ASCII cannot control a terminal
 
     def write(self, text: str) -> int:
-        lines = (self._rest + text).split("\n")
-        self._rest = lines.pop()
+        lines = (self._unfinished_line + text).split("\n")
+        self._unfinished_line = lines.pop()
         for line in lines:
             if line.strip():
                 self._messages.event("message", text=line)

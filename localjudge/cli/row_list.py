@@ -232,9 +232,9 @@ class _Layout:
     system_width: int
     cell_widths: Sequence[int]
 
-    def line(self, id_: str, system: str, rest: str) -> str:
+    def line(self, id_: str, system: str, cells: str) -> str:
         """Return a line with the id and the system in their columns."""
-        return f"{id_:<{self.id_width}}  {system:<{self.system_width}}  {rest}"
+        return f"{id_:<{self.id_width}}  {system:<{self.system_width}}  {cells}"
 
     def aligned_heading(self) -> str:
         """Return the headings of the score that the rows are sorted by, and of the cells."""
