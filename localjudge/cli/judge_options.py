@@ -171,7 +171,7 @@ class RowOptions:
         from localjudge.runs.row_source import RowSource
         from localjudge.runs.run_manifest import stored_readings
 
-        used, size = rubric.fields, self.max_row_bytes
+        used = rubric.fields
         columns = self.named(used if pairing is None else pairing.used(used))
         if system_from is not None:
             if system_from != "filename" or "system" in columns:
@@ -182,7 +182,7 @@ class RowOptions:
             inputs,
             columns,
             used=used,
-            max_row_bytes=size,
+            max_row_bytes=self.max_row_bytes,
             limit=limit,
             pairing=pairing,
             readings=readings,
@@ -275,9 +275,12 @@ class JudgeOptions(JudgeSettings, RubricOptions):
         """Return a judge with these settings."""
         from localjudge.judge import Judge
 
-        changed, download = self.allow_changed_model, self.allow_download
         return Judge(
-            config, cluster=cluster, allow_changed_model=changed, allow_download=download, report=report
+            config,
+            cluster=cluster,
+            allow_changed_model=self.allow_changed_model,
+            allow_download=self.allow_download,
+            report=report,
         )
 
     def prepare(self, command: str, inputs: Sequence[str], *extras: str) -> tuple[JudgeConfig, Cluster | None]:
@@ -300,8 +303,9 @@ class JudgeOptions(JudgeSettings, RubricOptions):
         if self.deterministic:
             os.environ.setdefault(BATCH_INVARIANT, "1")
         settle_environment(allow_download=self.allow_download, ray=self.ray)
+        settings = {setting.name: getattr(self, setting.name) for setting in fields(JudgeSettings)}
         config = JudgeConfig.from_settings(
-            **{each.name: getattr(self, each.name) for each in fields(JudgeSettings)},
+            **settings,
             rubric=self.load(),
             engine_args=self._own_options(),
         )
@@ -312,15 +316,15 @@ class JudgeOptions(JudgeSettings, RubricOptions):
 
     def _own_options(self) -> dict[str, object]:
         """Return the engine's own options: options with their own flag, and options from `--engine-arg`."""
-        given: dict[str, object] = {name: getattr(self, name) for name in _ENGINE_ARGS}
-        given["allow_host"] = ",".join(self.allow_host) if self.allow_host else None
-        for option in self.engine_args or ():
-            key, equals, value = option.partition("=")
+        options: dict[str, object] = {name: getattr(self, name) for name in _ENGINE_ARGS}
+        options["allow_host"] = ",".join(self.allow_host) if self.allow_host else None
+        for argument in self.engine_args or ():
+            key, equals, value = argument.partition("=")
             if not equals or not key:
-                name = re.split(r"[^\w.-]", option, maxsplit=1)[0]  # what follows may be a secret
+                name = re.split(r"[^\w.-]", argument, maxsplit=1)[0]  # what follows may be a secret
                 raise UsageError(f"--engine-arg {name}: write KEY=VALUE")
-            given[key] = value
-        return given
+            options[key] = value
+        return options
 
 
 @dataclass(frozen=True, kw_only=True)
