@@ -23,15 +23,15 @@ class RowArrays:
 
     def take(self, rows: NDArray[Any]) -> Self:
         """Return only these rows, given by number or mask. Instructions keep their numbers."""
-        chosen = np.flatnonzero(rows) if rows.dtype == np.bool_ else rows
-        taken: dict[str, Any] = {}
+        numbers = np.flatnonzero(rows) if rows.dtype == np.bool_ else rows
+        values: dict[str, Any] = {}
         for field in fields(self):  # type: ignore[arg-type]
             value = getattr(self, field.name)
             if isinstance(value, np.ndarray):
-                taken[field.name] = value[chosen]
+                values[field.name] = value[numbers]
             elif isinstance(value, list) and value:
-                taken[field.name] = [value[row] for row in chosen.tolist()]
-        return replace(self, **taken)  # type: ignore[type-var]
+                values[field.name] = [value[row] for row in numbers.tolist()]
+        return replace(self, **values)  # type: ignore[type-var]
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +50,9 @@ class LabelArray:
     @property
     def weights(self) -> Floats:
         """The weight of each label, 1 if all chances are equal, [m]."""
-        return np.ones(len(self.row)) if self.weight is None else self.weight
+        if self.weight is None:
+            return np.ones(len(self.row))
+        return self.weight
 
     def weight_of(self, rows: Integers) -> Floats | None:
         """Return the weight of each of these rows, which have labels, [n]; None if all are equal."""
@@ -67,5 +69,5 @@ class LabelArray:
 
     def means(self) -> tuple[Integers, Floats]:
         """Return the rows that have labels, and the mean label of each."""
-        rows, place = np.unique(self.row, return_inverse=True)
-        return rows, np.bincount(place, self.value) / np.bincount(place)
+        rows, index = np.unique(self.row, return_inverse=True)
+        return rows, np.bincount(index, self.value) / np.bincount(index)

@@ -57,13 +57,17 @@ class JudgeConfig(BaseModel, JudgeSettings, frozen=True):
         except ValidationError as error:
             first = error.errors()[0]
             name = str(first["loc"][0])
-            said = _advice(name) or first["msg"].removeprefix("Value error, ")
-            raise SettingError(name, first["input"], said) from None
+            advice = _advice(name)
+            if not advice:
+                advice = first["msg"].removeprefix("Value error, ")
+            raise SettingError(name, first["input"], advice) from None
 
     @field_validator("rubric", mode="before")
     @classmethod
     def _load(cls, rubric: Any) -> Any:
-        return Rubric.load(rubric) if isinstance(rubric, str | Path) else rubric
+        if isinstance(rubric, str | Path):
+            return Rubric.load(rubric)
+        return rubric
 
     @field_validator("engine_args", mode="before")
     @classmethod
@@ -72,17 +76,23 @@ class JudgeConfig(BaseModel, JudgeSettings, frozen=True):
 
     @field_validator("chat_template", mode="before")
     @classmethod
-    def _read_template(cls, given: Any) -> Any:
-        return GivenTemplate.read(given) if isinstance(given, str | Path) else given
+    def _read_template(cls, template: Any) -> Any:
+        if isinstance(template, str | Path):
+            return GivenTemplate.read(template)
+        return template
 
     @field_serializer("chat_template")
-    def _template_identity(self, given: GivenTemplate | None) -> str | None:
-        return None if given is None else given.identity
+    def _template_identity(self, template: GivenTemplate | None) -> str | None:
+        if template is None:
+            return None
+        return template.identity
 
     @field_validator("template_args", mode="before")
     @classmethod
-    def _read(cls, given: Any, known: ValidationInfo) -> Any:
-        return template_variables(given, known.data.get("thinking_budget")) if given else None
+    def _read_variables(cls, variables: Any, info: ValidationInfo) -> Any:
+        if not variables:
+            return None
+        return template_variables(variables, info.data.get("thinking_budget"))
 
     @property
     def run_identity(self) -> dict[str, Any]:
@@ -90,8 +100,10 @@ class JudgeConfig(BaseModel, JudgeSettings, frozen=True):
 
         `thinking_budget` is left out unless it is given: a model that always thinks has a default of its own.
         """
-        without = {"thinking_budget"} if self.thinking_budget is None else set()
-        return {"rubric": self.rubric.digest, **self.model_dump(include=set(SHARED) - without, mode="json")}
+        names = set(SHARED)
+        if self.thinking_budget is None:
+            names.remove("thinking_budget")
+        return {"rubric": self.rubric.digest, **self.model_dump(include=names, mode="json")}
 
     @property
     def per_start_settings(self) -> dict[str, Any]:
@@ -99,8 +111,10 @@ class JudgeConfig(BaseModel, JudgeSettings, frozen=True):
 
         The engine's options have no secrets (`localjudge.secret_options`).
         """
-        found = self.model_dump(exclude={"rubric", *SHARED - {"thinking_budget"}}, mode="json")
-        return found | {"engine_args": masked_options(self.engine_args)}
+        others = set(SHARED - {"thinking_budget"}) | {"rubric"}
+        settings = self.model_dump(exclude=others, mode="json")
+        settings["engine_args"] = masked_options(self.engine_args)
+        return settings
 
     def replace(self, **settings: Any) -> Self:
         """Return a copy with other settings, validated again."""
@@ -138,30 +152,45 @@ _THINKING = ("enable_thinking", "thinking", "thinking_budget")
 
 
 def template_variables(
-    given: Mapping[str, Any] | Sequence[str], thinking_budget: int | None
+    variables: Mapping[str, Any] | Sequence[str], thinking_budget: int | None
 ) -> dict[str, JsonValue]:
     """Return variables of a chat template by name.
 
     Args:
-        given: the variables, or `NAME=VALUE` for each, whose value is JSON, or else text.
+        variables: the variables, or `NAME=VALUE` for each, whose value is JSON, or else text.
         thinking_budget: the setting, which these variables must not contradict.
 
     Raises:
         SettingError: a variable has no name or no value, or is not one that a judge may set.
     """
-    if not isinstance(given, Mapping):
-        given = dict(map(_variable, given))
-    for name, value in given.items():
-        written = f"{name}={value if isinstance(value, str) else json.dumps(value, default=str)}"
-        if not name.isidentifier() or name in _RENDERED:
-            raise SettingError("template_args", written, "is not a variable that a judge may set; leave it out")
-        if not _is_json(value) or value in ("True", "False", "None"):
-            raise SettingError("template_args", written, "give true, false, null, a number or other text")
-        if name in _THINKING and bool(value) != (thinking_budget is not None):
-            advice = "`thinking_budget`, which lets the model think up to a limit"
-            advice = f"give {advice}" if value else f"contradicts {advice}; leave one of them out"
-            raise SettingError("template_args", written, advice)
-    return dict(given)
+    if not isinstance(variables, Mapping):
+        variables = dict(map(_variable, variables))
+    for name, value in variables.items():
+        reason = _refusal(name, value, thinks=thinking_budget is not None)
+        if reason is not None:
+            text = value if isinstance(value, str) else json.dumps(value, default=str)
+            raise SettingError("template_args", f"{name}={text}", reason)
+    return dict(variables)
+
+
+def _refusal(name: str, value: Any, *, thinks: bool) -> str | None:
+    """Return why a variable of a chat template cannot be set; None if it can.
+
+    Args:
+        name: its name.
+        value: its value.
+        thinks: whether the model is let think, by `thinking_budget`.
+    """
+    if not name.isidentifier() or name in _RENDERED:
+        return "is not a variable that a judge may set; leave it out"
+    if not _is_json(value) or value in ("True", "False", "None"):
+        return "give true, false, null, a number or other text"
+    if name not in _THINKING or bool(value) == thinks:
+        return None
+    setting = "`thinking_budget`, which lets the model think up to a limit"
+    if value:
+        return f"give {setting}"
+    return f"contradicts {setting}; leave one of them out"
 
 
 def _variable(option: str) -> tuple[str, JsonValue]:
@@ -187,7 +216,10 @@ def _advice(name: str) -> str | None:
     if name not in JudgeConfig.model_fields:
         return f"is not a setting; give one of {', '.join(JudgeConfig.model_fields)}"
     annotation = get_type_hints(JudgeSettings, include_extras=True).get(name)
-    if known := choices(annotation):
-        return f"give {', '.join(known[:-1])} or {known[-1]}"
+    values = choices(annotation)
+    if values:
+        return f"give {', '.join(values[:-1])} or {values[-1]}"
     flag = flag_of(annotation)
-    return flag.advice if flag else None
+    if flag is None:
+        return None
+    return flag.advice

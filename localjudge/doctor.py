@@ -10,7 +10,8 @@ import os
 import tempfile
 from collections.abc import Callable, Collection
 from contextlib import closing, suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from functools import partial
 from importlib import metadata
 from importlib.util import find_spec
 from pathlib import Path
@@ -37,7 +38,36 @@ if TYPE_CHECKING:
 LEAST_DISK = 200 * 10**6
 """Free bytes that a run should have when it starts."""
 
-_Look = Callable[[], Check | list[Check]]
+
+@dataclass(frozen=True, slots=True)
+class _Examination:
+    """One item of what a run needs.
+
+    Attributes:
+        name: the name of the item.
+        check: checks it, and returns the results.
+        fix: what to do if the check raises an error that has no advice.
+    """
+
+    name: str
+    check: Callable[[], Check | list[Check]]
+    fix: str = ""
+
+    def results(self) -> list[Check]:
+        """Run the check and return its results; an error becomes one that is wrong."""
+        try:
+            checked = self.check()
+        except ModuleNotFoundError as error:
+            fix = self.fix if self.name == "packages" else "see packages"
+            return [wrong(self.name, f"cannot be checked: {error.name} is not installed", fix)]
+        except KeyboardInterrupt:
+            raise
+        except UsageError as error:
+            problem, _, advice = str(error).removeprefix("model ").partition("; ")
+            return [wrong(self.name, problem, advice or self.fix)]
+        except BaseException as error:  # the other checks still run; some libraries panic or exit on import
+            return [wrong(self.name, f"{type(error).__name__}: {in_one_line(error)}", self.fix)]
+        return checked if isinstance(checked, list) else [checked]
 
 
 def examine(
@@ -57,42 +87,30 @@ def examine(
         out: the run directory; None to check none.
         template: the chat template that replaces the model's own; None for its own.
     """
-    engine, why = choose_engine(engine)
-    libraries = f"{install_command('cpu')}, or with a GPU {install_command('vllm')}"
-    given = "give --model a directory, or an id in the local cache"
-    here: list[tuple[str, _Look, str]] = [
-        ("engine", lambda: _engine(engine, why), libraries),
-        ("model", lambda: _model(model, engine, template), given),
-        ("fit", lambda: _fit(model), libraries),
+    engine, reason = choose_engine(engine)
+    install = f"{install_command('cpu')}, or with a GPU {install_command('vllm')}"
+    give_model = "give --model a directory, or an id in the local cache"
+    examinations = [
+        _Examination("packages", partial(required_packages, engine_extras(engine)), install),
+        _Examination("temporary", _temporary, "set TMPDIR"),
     ]
-    looks: list[tuple[str, _Look, str]] = [
-        ("packages", lambda: required_packages(engine_extras(engine)), libraries),
-        ("temporary", lambda: writable("temporary", Path(tempfile.gettempdir())), "set TMPDIR"),
-        *([("out", lambda: writable("out", out), "")] if out else []),
-        *(here if server is None else [("server", lambda: _server(server, model, template), given)]),
-    ]
-    return [check for name, look, fix in looks for check in _settled(name, look, fix)]
-
-
-def _settled(name: str, look: _Look, fix: str) -> list[Check]:
-    try:
-        found = look()
-    except ModuleNotFoundError as error:
-        advice = fix if name == "packages" else "see packages"
-        return [wrong(name, f"cannot be checked: {error.name} is not installed", advice)]
-    except KeyboardInterrupt:
-        raise
-    except UsageError as error:
-        problem, _, advice = str(error).removeprefix("model ").partition("; ")
-        return [wrong(name, problem, advice or fix)]
-    except BaseException as error:  # the other checks still run; some libraries panic or exit on import
-        return [wrong(name, f"{type(error).__name__}: {in_one_line(error)}", fix)]
-    return found if isinstance(found, list) else [found]
+    if out is not None:
+        examinations.append(_Examination("out", partial(writable, "out", out)))
+    if server is None:
+        examinations.append(_Examination("engine", partial(_engine, engine, reason), install))
+        examinations.append(_Examination("model", partial(_model, model, engine, template), give_model))
+        examinations.append(_Examination("fit", partial(_fit, model), install))
+    else:
+        examinations.append(_Examination("server", partial(_server, server, model, template), give_model))
+    checks = []
+    for examination in examinations:
+        checks.extend(examination.results())
+    return checks
 
 
 def required_packages(extras: Collection[str]) -> list[Check]:
     """Check the packages that localjudge and these extras of it require."""
-    found: dict[str, str] = {}
+    installed: dict[str, str] = {}
     faults = []
     for requirement in requirements.required(["", *extras], requirements.SELF):
         fix = f"pip install {requirements.quoted(requirement)}"
@@ -103,29 +121,42 @@ def required_packages(extras: Collection[str]) -> list[Check]:
             problem = f"{requirement.name} {version}, but localjudge needs {requirement.specifier}"
             faults.append(wrong("packages", problem, fix))
         else:
-            found[requirement.name] = version
+            installed[requirement.name] = version
     with suppress(metadata.PackageNotFoundError):  # the files of such a package may have replaced ours
         other = f"localjudge {metadata.version('localjudge')}"
         problem = f"{other} is installed, another project's package with the module of {requirements.SELF}"
         faults.append(
             wrong("packages", problem, f"pip uninstall localjudge; install {requirements.SELF} again")
         )
-    named = ", ".join(f"{name} {version}" for name, version in found.items())
-    return [*([ok("packages", named)] if found else []), *faults]
+    if not installed:
+        return faults
+    versions = ", ".join(f"{name} {version}" for name, version in installed.items())
+    return [ok("packages", versions), *faults]
 
 
 def writable(name: str, folder: Path, least: int = LEAST_DISK) -> Check:
     """Check that a folder can be written: the run directory, or that of the libraries' files."""
-    if fault := unwritable(folder, least):
-        fix = "set TMPDIR to another folder" if name == "temporary" else "give another --out"
-        return wrong(name, f"{folder}: {fault}", f"free space or change the permissions, or {fix}")
-    return ok(name, f"{folder}: {free_space(folder)}")
+    problem = unwritable(folder, least)
+    if not problem:
+        return ok(name, f"{folder}: {free_space(folder)}")
+    elsewhere = "set TMPDIR to another folder" if name == "temporary" else "give another --out"
+    return wrong(name, f"{folder}: {problem}", f"free space or change the permissions, or {elsewhere}")
 
 
-def _engine(engine: str, why: str) -> Check:
-    """Check that vLLM, if it is the engine, can be imported and finds a device."""
+def _temporary() -> Check:
+    """Check the folder of the libraries' files, which is looked for when this is called."""
+    return writable("temporary", Path(tempfile.gettempdir()))
+
+
+def _engine(engine: str, reason: str) -> Check:
+    """Check that vLLM, if it is the engine, can be imported and finds a device.
+
+    Args:
+        engine: the engine.
+        reason: why it was chosen.
+    """
     if engine != "vllm":
-        return ok("engine", f"{engine}, {why}")
+        return ok("engine", f"{engine}, {reason}")
     if find_spec("vllm") is None:
         fix = f"{install_command('vllm')}, or give --engine transformers"
         return wrong("engine", "vLLM is not installed", fix)
@@ -138,7 +169,7 @@ def _engine(engine: str, why: str) -> Check:
     if not device:
         problem = f"vLLM {vllm.__version__} finds no device of the kind that it was built for"
         return wrong("engine", problem, "repair the driver, or give --engine transformers")
-    return ok("engine", f"vllm {vllm.__version__} on {device}, {why}")
+    return ok("engine", f"vllm {vllm.__version__} on {device}, {reason}")
 
 
 def _model(name: str | None, engine: str, template: GivenTemplate | None) -> list[Check]:
@@ -156,13 +187,17 @@ def _model(name: str | None, engine: str, template: GivenTemplate | None) -> lis
     ]
     if not is_sound(checks):
         return problems
-    if engine == "transformers" and (remark := judged_alone(model.configuration.model_type)):
-        problems.append(note("model", f"{model.name}: {remark}"))
+    if engine == "transformers":
+        remark = judged_alone(model.configuration.model_type)
+        if remark is not None:
+            problems.append(note("model", f"{model.name}: {remark}"))
+    findings = {check.name: check.found for check in checks}
+    context = findings["context"].partition(":")[0]
     verified = "no manifest" if changes_since_verified(model) is None else "as verified"
-    about = {check.name: check.found for check in checks}
-    context = about["context"].partition(":")[0]
-    thinks = "; it always thinks first" * model.always_thinks
-    return [*problems, ok("model", f"{model.name}: {about['files']}, context {context}, {verified}{thinks}")]
+    description = f"{model.name}: {findings['files']}, context {context}, {verified}"
+    if model.always_thinks:
+        description += "; it always thinks first"
+    return problems + [ok("model", description)]
 
 
 def _fit(name: str | None) -> list[Check]:
@@ -170,7 +205,8 @@ def _fit(name: str | None) -> list[Check]:
     from localjudge.models.capacity import CapacityPlan
     from localjudge.models.planned_model import PlannedModel
 
-    name, machine = name or BUNDLED, Machine.here()
+    name = BUNDLED if name is None else name
+    machine = Machine.here()
     try:
         plan = CapacityPlan.make(PlannedModel.find(name), machine)
     except ModelError:
@@ -200,8 +236,8 @@ def _server(options: ServerOptions, name: str | None, template: GivenTemplate | 
         unverified = "unverified: it applies no token table; an answer that is not whole becomes a failure"
         checks = [answers, note("kind", unverified), _form(options, served)]
         if template is not None:
-            own = f"--chat-template {template.name}: the server applies its own chat template"
-            checks.append(wrong("template", own, "leave it out, or give it to the server"))
+            problem = f"--chat-template {template.name}: the server applies its own chat template"
+            checks.append(wrong("template", problem, "leave it out, or give it to the server"))
         return checks
     return [answers, ok("kind", f"by construction, with --server-kind table: it has the token table {table}")]
 

@@ -51,7 +51,9 @@ class SettingError(UsageError):
 
     def __init__(self, name: str, value: object, advice: str) -> None:
         super().__init__(f"`{name}` {value}: {advice}")
-        self.name, self.value, self.advice = name, value, advice
+        self.name = name
+        self.value = value
+        self.advice = advice
 
 
 class RubricError(UsageError):

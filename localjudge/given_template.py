@@ -30,30 +30,33 @@ class GivenTemplate:
     name: str = field(compare=False)
 
     @classmethod
-    def read(cls, given: str | Path) -> Self:
+    def read(cls, name: str | Path) -> Self:
         """Read the file of a template, or take `NO_TEMPLATE` for none.
+
+        Args:
+            name: the file, or `NO_TEMPLATE`.
 
         Raises:
             SettingError: the file cannot be read, is too long, is empty, or is not a text in UTF-8.
         """
-        if str(given) == NO_TEMPLATE:
+        if str(name) == NO_TEMPLATE:
             return cls(None, NO_TEMPLATE)
-        file = Path(given)
+        file = Path(name)
         ways_on = f"give the file of a chat template (.jinja), or {NO_TEMPLATE}"
         try:
             with file.open(encoding="utf-8") as stream:
                 source = stream.read(MOST_CHARACTERS + 1)
         except UnicodeDecodeError:
-            raise SettingError("chat_template", given, f"is not a text in UTF-8; {ways_on}") from None
+            raise SettingError("chat_template", name, f"is not a text in UTF-8; {ways_on}") from None
         except (OSError, ValueError) as error:
             reason = error.strerror if isinstance(error, OSError) else str(error)
-            raise SettingError("chat_template", given, f"{reason}; {ways_on}") from None
+            raise SettingError("chat_template", name, f"{reason}; {ways_on}") from None
         if len(source) > MOST_CHARACTERS:
             size = f"has more than {MOST_CHARACTERS:,} characters"
-            raise SettingError("chat_template", given, f"{size}; {ways_on}")
+            raise SettingError("chat_template", name, f"{size}; {ways_on}")
         if not source.strip():
-            raise SettingError("chat_template", given, f"is empty; {ways_on}")
-        return cls(source, str(given))
+            raise SettingError("chat_template", name, f"is empty; {ways_on}")
+        return cls(source, str(name))
 
     @property
     def identity(self) -> str:

@@ -74,12 +74,7 @@ class Judge:
         report: Report = no_progress,
         **settings: Any,
     ) -> None:
-        found = model if isinstance(model, Model) else None
-        if isinstance(model, JudgeConfig):
-            config = model.replace(**settings) if settings else model
-        else:
-            name = model.name if isinstance(model, Model) else model
-            config = JudgeConfig.from_settings(model=None if name is None else str(name), **settings)
+        config = _config(model, settings)
         self._engine_options = engine_options(config.engine, config.engine_args, cluster)
         if isinstance(self._engine_options, ServerOptions) and config.chat_template is not None:
             advice = "the server applies its own chat template; leave it out, or give it to the server"
@@ -91,19 +86,21 @@ class Judge:
         self._log: Path | None = None
         self.model_changes: list[str] | None = None
         self._reader: TableReader | TextReader
-        self._answers = self._thoughts = 0
+        self._answers = 0
+        self._thoughts = 0
         if isinstance(self._engine_options, ServerOptions):
             from localjudge.engines.server.served_model import ServedModel
 
             self.model: Model = ServedModel.ask(self._engine_options, config.model)
             self._prepare_texts()
         else:
-            # Of a model on a server, only the tokenizer and the configuration must be here.
-            self.model = found or (
-                Model.locate(config.model, allow_download=allow_download)
-                if self._has_served_weights
-                else Model.find(config.model, allow_download=allow_download)
-            )
+            if isinstance(model, Model):
+                self.model = model
+            elif self._has_served_weights:
+                # Of a model on a server, only the tokenizer and the configuration must be here.
+                self.model = Model.locate(config.model, allow_download=allow_download)
+            else:
+                self.model = Model.find(config.model, allow_download=allow_download)
             self.model_changes = changes_since_verified(
                 self.model, allow_changed=allow_changed_model, report=report
             )
@@ -118,8 +115,9 @@ class Judge:
         """Prepare prompts and answers that are token ids, with the model's own tokenizer."""
         self.model.check_type()
         reader, self.prompts = TableReader.from_config(self.config, self.model)
-        self._reader, self.decoding = reader, reader.decoding
-        overflow, limit = self.config.on_overflow, self.config.max_result_tokens
+        self._reader = reader
+        self.decoding = reader.decoding
+        limit = self.config.max_result_tokens
         if limit is not None and CONVERSATIONS.isdisjoint(self.rubric.fields):
             advice = f"the rubric {self.rubric.name} shows no conversation; judge by another, such as agent"
             raise SettingError("max_result_tokens", limit, advice)
@@ -128,7 +126,7 @@ class Judge:
             self.prompts,
             self.context,
             self.decoding.max_tokens,
-            overflow,
+            self.config.on_overflow,
             limit,
         )
         self._prompt_settings: dict[str, Any] = {
@@ -165,9 +163,7 @@ class Judge:
             assert isinstance(self.model, ServedModel)
             assert isinstance(self._reader, TextReader)
             return TextServer(self._engine_options, self.model, self._reader)
-        context = None if self._longest is None else self._longest + self.decoding.max_tokens
-        if context is not None and self.context is not None:
-            context = min(context, self.context)
+        context = self._needed_context
         if self._cluster is None:
             return open_engine(self._engine_options, self.model, self.decoding, context=context, log=self._log)
         from localjudge.engines.ray.ray_engine import RayEngine
@@ -182,6 +178,16 @@ class Judge:
             log=self._log,
         )
 
+    @property
+    def _needed_context(self) -> int | None:
+        """The most tokens of any prompt and its answer; None if the prompts are not known."""
+        if self._longest is None:
+            return None
+        needed = self._longest + self.decoding.max_tokens
+        if self.context is None:
+            return needed
+        return min(needed, self.context)
+
     def configure_engine(self, longest: int | None, log: Path | None) -> None:
         """Prepare the engine before its first use.
 
@@ -189,15 +195,17 @@ class Judge:
             longest: an upper bound of the tokens of any prompt, if known; it can limit the engine's context.
             log: a file for the output of the engine's libraries, if any.
         """
-        self._longest, self._log = longest, log
+        self._longest = longest
+        self._log = log
 
     @cached_property
     def known_settings(self) -> dict[str, Any]:
         """The settings that determine a judgement, without those that only the engine knows."""
+        digest = self.model.digest
         return {
             **self.config.run_identity,
             "value_rule": VALUE_RULE,
-            "model": "on a server " * self._has_served_weights + self.model.digest,
+            "model": f"on a server {digest}" if self._has_served_weights else digest,
             **self._prompt_settings,
         }
 
@@ -224,29 +232,32 @@ class Judge:
         Args:
             settings: the settings to include; None includes all, and loads the engine.
         """
-        return {
+        description = {
             "settings": self.settings if settings is None else settings,
             "rubric": self.rubric.model_dump(mode="json"),
             "prompt_sha256": self.rubric.template_digest,
-            "model": {
-                "name": self.model.name,
-                "path": None if self.model.is_served else str(self.model.path),
-                "files": self.model.files,
-                "verified": self.model_changes == [],
-                **({"changed_since_verified": self.model_changes} if self.model_changes else {}),
-            },
+            "model": self._recorded_model,
             "max_tokens": self.task_builder.answer_tokens,
             "notice": self.notice,
-            **self._recorded_template,
         }
+        template = self.config.chat_template
+        if template is not None and template.source is not None:
+            # So that the run can be repeated without the file.
+            description["given_template"] = template.source
+        return description
 
     @property
-    def _recorded_template(self) -> dict[str, str]:
-        """The source of a given template, so that the run can be repeated without the file."""
-        given = self.config.chat_template
-        if given is None or given.source is None:
-            return {}
-        return {"given_template": given.source}
+    def _recorded_model(self) -> dict[str, Any]:
+        """The model as `run.json` has it."""
+        recorded: dict[str, Any] = {
+            "name": self.model.name,
+            "path": None if self.model.is_served else str(self.model.path),
+            "files": self.model.files,
+            "verified": self.model_changes == [],
+        }
+        if self.model_changes:
+            recorded["changed_since_verified"] = self.model_changes
+        return recorded
 
     @property
     def notice(self) -> str | None:
@@ -255,15 +266,20 @@ class Judge:
             return "This is a dry run: no model was asked, and the scores mean nothing."
         if self.model.is_bundled:
             return BUNDLED_NOTICE if self.rubric.is_default else BUNDLED_RUBRIC_NOTICE
-        known = None if self.model.is_served else profile_of(self.model.config)
-        return known.small_notice if known else None
+        if self.model.is_served:
+            return None
+        profile = profile_of(self.model.config)
+        if profile is None:
+            return None
+        return profile.small_notice
 
     @property
     def template_notice(self) -> str | None:
         """A line about a model that judges without a chat template; None for any other."""
-        given = self.config.chat_template
-        without = given is not None and given.source is None
-        return NO_TEMPLATE_NOTICE if without else None
+        template = self.config.chat_template
+        if template is None or template.source is not None:
+            return None
+        return NO_TEMPLATE_NOTICE
 
     @property
     def form_notice(self) -> str | None:
@@ -278,8 +294,8 @@ class Judge:
     @property
     def notices(self) -> list[str]:
         """What a reader of the scores must know of the judge, as far as it is known before the rows."""
-        known = (self.notice, self.template_notice, self.form_notice)
-        return [each for each in known if each is not None]
+        notices = (self.notice, self.template_notice, self.form_notice)
+        return [notice for notice in notices if notice is not None]
 
     def tokenization_warning(self, rows: Iterable[Row | Failure]) -> str | None:
         """Return in words that other programs may encode prompts of the first rows differently; None if not.
@@ -287,7 +303,8 @@ class Judge:
         As `Model.tokenization_warning`; at most `ROWS_COMPARED` rows are compared.
         """
         judged = (row for row in rows if isinstance(row, Row) and not self.rubric.refusal(row))
-        return self.model.tokenization_warning([self.rubric.text(row) for row in islice(judged, ROWS_COMPARED)])
+        texts = [self.rubric.text(row) for row in islice(judged, ROWS_COMPARED)]
+        return self.model.tokenization_warning(texts)
 
     def score(self, rows: Iterable[Any], order: Order = "rows") -> Iterator[Outcome]:
         """Yield one judgement or failure for each row, in the rows' order.
@@ -319,10 +336,11 @@ class Judge:
             UsageError: the rubric does not compare responses, or as for `score`.
         """
         self.rubric.mode.require_pairs(f"the rubric {self.rubric.name}", "; compare with pairwise")
-        pairing = pairing or Pairing()
-        read = prompt_rows(partial(rows_of_program, rows), self.rubric.fields, pairing)
+        if pairing is None:
+            pairing = Pairing()
+        prompts = prompt_rows(partial(rows_of_program, rows), self.rubric.fields, pairing)
         join = self.rubric.mode.join(self.rubric.aspects, pairing.orders)
-        return join.all(self._outcomes(read, order))
+        return join.all(self._outcomes(prompts, order))
 
     def check(self, rows: Iterable[Any], order: Order = "rows") -> Iterator[ChecklistOutcome]:
         """Yield one outcome for each row whose criteria are checked, in the rows' order.
@@ -345,15 +363,15 @@ class Judge:
         """
         if isinstance(self._reader, TextReader) or self.config.thinking_budget is not None:
             return None
-        opened = self.prompts.open_thought
-        if opened is None:
+        thought = self.prompts.open_thought
+        if thought is None:
             return self._untold_thoughts
-        marks, template = opened.opens.strip(), "the model's chat template opens a thought"
-        if not opened.ends:
-            return f"{template} ({marks}) whose end is not known: the answers are written inside it"
+        opens = f"the model's chat template opens a thought ({thought.opens.strip()})"
+        if not thought.ends:
+            return f"{opens} whose end is not known: the answers are written inside it"
         return (
-            f"{template} ({marks}): the model thinks for up to {self.decoding.thinking_budget} tokens before "
-            "each answer; `thinking_budget` sets the limit, and 0 closes the thought at once"
+            f"{opens}: the model thinks for up to {self.decoding.thinking_budget} tokens before each answer; "
+            "`thinking_budget` sets the limit, and 0 closes the thought at once"
         )
 
     @property
@@ -373,22 +391,23 @@ class Judge:
         budget = self._prompt_settings["thinking_budget"]
         if not budget or not self._answers or self._thoughts or self.config.engine == "dry-run":
             return None
-        on_server = "the server switched thoughts off, or " * isinstance(self._reader, TextReader)
-        return (
-            f"no thoughts: `thinking_budget` is {budget}, and none of {counted(self._answers, 'answer')} has a "
-            f"thought; {on_server}the model does not think by this prompt"
-        )
+        reason = "the model does not think by this prompt"
+        if isinstance(self._reader, TextReader):
+            reason = f"the server switched thoughts off, or {reason}"
+        answers = counted(self._answers, "answer")
+        return f"no thoughts: `thinking_budget` is {budget}, and none of {answers} has a thought; {reason}"
 
     def _read(self, completion: Any) -> ReadAnswer:
         answer = self._reader.read(completion)
         self._answers += 1
-        self._thoughts += bool(answer.thoughts.strip())
+        if answer.thoughts.strip():
+            self._thoughts += 1
         return answer
 
     def _outcomes(self, rows: Iterable[Row | Failure], order: Order) -> Iterator[Outcome]:
         tasks = self.task_builder.tasks(numbered(rows))
         if order == "finished":
-            return (outcome for judged in self.judge_tasks(tasks) for _, outcome in judged)
+            return _as_finished(self.judge_tasks(tasks))
         if order != "rows":
             raise SettingError("order", order, "give rows or finished")
         early: dict[int, Outcome] = {}
@@ -403,24 +422,49 @@ class Judge:
         feed = TaskFeed(tasks, self.key)
         while not feed.exhausted:
             for completions in self.engine.complete(feed):
-                refused = [(task, self._refused(task)) for task in feed.take_refused()]
-                finished = [(*feed.take(each.tag), each) for each in completions]
-                yield refused + [
-                    (task, prompt_outcome(task, key, each, self._read, self.config))
-                    for task, key, each in finished
-                ]
-            if left := feed.take_refused():
-                yield [(task, self._refused(task)) for task in left]
+                outcomes = self._refused(feed)
+                for completion in completions:
+                    task, key = feed.take(completion.tag)
+                    outcome = prompt_outcome(task, key, completion, self._read, self.config)
+                    outcomes.append((task, outcome))
+                yield outcomes
+            refused = self._refused(feed)
+            if refused:
+                yield refused
 
     @property
     def context(self) -> int | None:
         """The most tokens of a prompt and its answer on this engine; None if there is no limit."""
         return self._engine_options.context(self.model)
 
-    def _refused(self, task: Task) -> Failure:
-        if isinstance(task.row, Failure):
-            return task.row
-        return Failure(**task.row.identity, key=self.key(task.row), error=str(task.error))
+    def _refused(self, feed: TaskFeed) -> list[tuple[Task, Outcome]]:
+        """Take the tasks from the feed that no prompt can be made of, and return them with their failures."""
+        refused: list[tuple[Task, Outcome]] = []
+        for task in feed.take_refused():
+            if isinstance(task.row, Failure):
+                failure = task.row
+            else:
+                failure = Failure(**task.row.identity, key=self.key(task.row), error=str(task.error))
+            refused.append((task, failure))
+        return refused
+
+
+def _config(model: JudgeConfig | Model | str | Path | None, settings: Mapping[str, Any]) -> JudgeConfig:
+    """Return the configuration of a judge, of what `Judge` accepts as a model and of its other settings."""
+    if isinstance(model, JudgeConfig):
+        return model.replace(**settings) if settings else model
+    if isinstance(model, Model):
+        return JudgeConfig.from_settings(model=model.name, **settings)
+    if model is None:
+        return JudgeConfig.from_settings(model=None, **settings)
+    return JudgeConfig.from_settings(model=str(model), **settings)
+
+
+def _as_finished(finished: Iterable[Iterable[tuple[Task, Outcome]]]) -> Iterator[Outcome]:
+    """Yield the outcomes as they are finished."""
+    for outcomes in finished:
+        for _, outcome in outcomes:
+            yield outcome
 
 
 def _not_too_early(tasks: Iterable[Task], early: Mapping[int, Outcome]) -> Iterator[Task | None]:
@@ -448,5 +492,6 @@ def _in_order(
                 yield early.pop(number)
                 number += 1
     except Exception:
-        yield from (early[each] for each in sorted(early))
+        for row in sorted(early):
+            yield early[row]
         raise

@@ -70,9 +70,9 @@ def is_secret_name(name: str) -> bool:
 
 def _is_of_a_tokenizer(words: list[str]) -> bool:
     """Return whether `token`, in a name of these words, is one that a model reads or writes."""
-    place = words.index("token")
-    before = words[:place]
-    after = words[place + 1 : place + 2]
+    position = words.index("token")
+    before = words[:position]
+    after = words[position + 1 : position + 2]
     is_special = not _SPECIAL_TOKENS.isdisjoint(before)
     is_counted = not _OF_TOKENS.isdisjoint(after)
     return is_special or is_counted
@@ -120,17 +120,20 @@ def masked_options(options: Mapping[str, str]) -> dict[str, str]:
 
 def secrets_of(options: Mapping[str, str]) -> list[str]:
     """Return the secrets in options."""
-    return [secret for name, value in options.items() for secret in masked_option(name, value).secrets]
+    secrets: list[str] = []
+    for name, value in options.items():
+        secrets.extend(masked_option(name, value).secrets)
+    return secrets
 
 
 def without_masked(options: Mapping[str, str]) -> dict[str, str]:
     """Return recorded options without the secrets that `masked_options` has taken out."""
-    found = {}
+    left = {}
     for name, value in options.items():
         if value == HIDDEN:
             continue
-        found[name] = _without_masked_parts(value) if HIDDEN in value else value
-    return found
+        left[name] = _without_masked_parts(value) if HIDDEN in value else value
+    return left
 
 
 def _masked(value: Any, secrets: list[str], *, is_secret: bool) -> Any:
@@ -143,8 +146,8 @@ def _masked(value: Any, secrets: list[str], *, is_secret: bool) -> Any:
     """
     if isinstance(value, dict):
         return {
-            name: _masked(each, secrets, is_secret=is_secret or is_secret_name(name))
-            for name, each in value.items()
+            name: _masked(member, secrets, is_secret=is_secret or is_secret_name(name))
+            for name, member in value.items()
         }
     if isinstance(value, list):
         return _masked_list(value, secrets, is_secret=is_secret)
@@ -188,13 +191,13 @@ def _names_the_next(value: Any, values: list[Any]) -> bool:
 def _masked_text(text: str, secrets: list[str]) -> str:
     """Return a text with `HIDDEN` in place of each secret in it, which is added to `secrets`."""
 
-    def hide_password(found: re.Match[str]) -> str:
-        user, _, password = found[0].partition(":")
+    def hide_password(userinfo: re.Match[str]) -> str:
+        user, _, password = userinfo[0].partition(":")
         secrets.append(password or user)
         return HIDDEN
 
-    def hide_second(found: re.Match[str]) -> str:
-        before, secret = found.groups()
+    def hide_second(match: re.Match[str]) -> str:
+        before, secret = match.groups()
         secrets.append(secret)
         return f"{before}{HIDDEN}"
 
@@ -247,10 +250,12 @@ def _without_masked_parts(text: str) -> str:
 def _without_hidden(value: Any) -> Any:
     """Return a value of JSON without its masked parts."""
     if isinstance(value, dict):
-        return {name: _without_hidden(each) for name, each in value.items() if each != HIDDEN}
+        return {name: _without_hidden(member) for name, member in value.items() if member != HIDDEN}
     if isinstance(value, list):
         return _list_without_hidden(value)
-    return _MASKED_IN_TEXT.sub("", value) if isinstance(value, str) else value
+    if isinstance(value, str):
+        return _MASKED_IN_TEXT.sub("", value)
+    return value
 
 
 def _list_without_hidden(values: list[Any]) -> list[Any]:

@@ -35,7 +35,7 @@ class SecretText:
         forms = [_forms_of(part) for part in re.findall(r"\\+|.", text, re.DOTALL)]
         half = max(SHORTEST, (len(forms) + 1) // 2)
         self._first_half = re.compile("".join(forms[:half]))
-        self._rest = [re.compile(form) for form in forms[half:]]
+        self._second_half = [re.compile(form) for form in forms[half:]]
         self._last_half = re.compile("".join(forms[-half:]))
 
     def hide(self, text: str) -> str:
@@ -46,20 +46,20 @@ class SecretText:
 
     def places(self, text: str) -> list[tuple[int, int]]:
         """Return where the secret, or a part of it, begins and ends in a text, in order."""
-        found: list[tuple[int, int]] = []
+        places: list[tuple[int, int]] = []
         checked = 0
-        begun = self._first_half.search(text)
-        while begun is not None:
-            found += self._ends_between(text, checked, begun.start())
-            end = self._end_of(text, begun.end())
-            found.append((begun.start(), end))
+        first_half = self._first_half.search(text)
+        while first_half is not None:
+            places += self._ends_between(text, checked, first_half.start())
+            end = self._end_of(text, first_half.end())
+            places.append((first_half.start(), end))
             checked = end
-            begun = self._first_half.search(text, end)
-        return found + self._ends_between(text, checked, len(text))
+            first_half = self._first_half.search(text, end)
+        return places + self._ends_between(text, checked, len(text))
 
     def _end_of(self, text: str, end: int) -> int:
         """Return where the secret ends whose first half ends here, as far as it goes on."""
-        for character in self._rest:
+        for character in self._second_half:
             following = character.match(text, end)
             if following is None:
                 break
@@ -68,7 +68,7 @@ class SecretText:
 
     def _ends_between(self, text: str, begin: int, end: int) -> list[tuple[int, int]]:
         """Return where the last half of the secret stands without the first one."""
-        return [found.span() for found in self._last_half.finditer(text, begin, end)]
+        return [last_half.span() for last_half in self._last_half.finditer(text, begin, end)]
 
 
 def _forms_of(part: str) -> str:
@@ -110,7 +110,8 @@ def _forms_of_character(character: str) -> str:
 
 def _any_case(digits: str) -> str:
     """Return a regular expression of hexadecimal digits in capital or small letters."""
-    return "".join(each if each.isdigit() else f"[{each.lower()}{each.upper()}]" for each in digits)
+    forms = [digit if digit.isdigit() else f"[{digit.lower()}{digit.upper()}]" for digit in digits]
+    return "".join(forms)
 
 
 _known: dict[str, SecretText] = {}
@@ -134,8 +135,8 @@ def without_secrets(text: str) -> str:
 
     A longer secret is hidden first, because a shorter one can be a part of it.
     """
-    for known in sorted(_known, key=len, reverse=True):
-        text = _known[known].hide(text)
+    for secret in sorted(_known, key=len, reverse=True):
+        text = _known[secret].hide(text)
     return text
 
 

@@ -134,10 +134,15 @@ class JudgeSettings(SharedSettings):
 
 def flag_of(annotation: Any) -> Flag | None:
     """Return the flag in the annotation of a setting or a parameter; None without one."""
-    return next((each for each in getattr(annotation, "__metadata__", ()) if isinstance(each, Flag)), None)
+    for metadata in getattr(annotation, "__metadata__", ()):
+        if isinstance(metadata, Flag):
+            return metadata
+    return None
 
 
 def choices(annotation: Any) -> tuple[str, ...]:
     """Return the values of a setting that has only a few, from the annotation of its field; else nothing."""
-    kind = getattr(annotation, "__origin__", annotation)
-    return get_args(kind) if get_origin(kind) is Literal else ()
+    type_of_setting = getattr(annotation, "__origin__", annotation)
+    if get_origin(type_of_setting) is not Literal:
+        return ()
+    return get_args(type_of_setting)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from shlex import quote
 from typing import TYPE_CHECKING, Literal
 
@@ -93,25 +94,42 @@ def verify(
     """
     engine, _ = choose_engine("auto")
     checks = check_model(model, engine=engine)
-    sound, renewing = is_sound(checks), f"localjudge models verify {quote(model.name)} --renew"
-
-    def manifest() -> list[Check]:
-        found = read_digests(model.path, ignore_cache=True, report=report)
-        now = ModelManifest.from_digests(found)
-        about = f"{len(now.files)} files, digest {now.digest[:16]}"
-        if not renew and (was := ModelManifest.read(model.path)):
-            fix = f"copy the model again, or accept the change: {renewing}"
-            day = was.created[:10]
-            changes = [wrong("manifest", f"{each} since {day}", fix) for each in was.differences(found)]
-            return changes or [ok("manifest", f"matches the manifest of {day}: {about}")]
-        if not (write and sound and not model.is_bundled):
-            return [note("manifest", f"not written: {about}")]
-        now.write(model.path)
-        return [ok("manifest", f"written: {about}")]
-
-    if sound or (model.path / MANIFEST).exists():
-        ModelChecks(model, engine, checks).at("manifest", manifest, f"if the files are right: {renewing}")
+    may_write = write and is_sound(checks) and not model.is_bundled
+    if is_sound(checks) or (model.path / MANIFEST).exists():
+        renew_command = f"localjudge models verify {quote(model.name)} --renew"
+        compare = partial(
+            _manifest_checks,
+            model,
+            may_write=may_write,
+            renew=renew,
+            renew_command=renew_command,
+            report=report,
+        )
+        manifest_checks = ModelChecks(model, engine)
+        manifest_checks.add("manifest", compare, f"if the files are right: {renew_command}")
+        checks.extend(manifest_checks.results)
     return checks
+
+
+def _manifest_checks(
+    model: Model, *, may_write: bool, renew: bool, renew_command: str, report: Report
+) -> list[Check]:
+    """Compare the digests of a model's files with its manifest, or write a manifest of them."""
+    digests = read_digests(model.path, ignore_cache=True, report=report)
+    manifest = ModelManifest.from_digests(digests)
+    size = f"{len(manifest.files)} files, digest {manifest.digest[:16]}"
+    earlier = None if renew else ModelManifest.read(model.path)
+    if earlier is not None:
+        day = earlier.created[:10]
+        differences = earlier.differences(digests)
+        if not differences:
+            return [ok("manifest", f"matches the manifest of {day}: {size}")]
+        fix = f"copy the model again, or accept the change: {renew_command}"
+        return [wrong("manifest", f"{difference} since {day}", fix) for difference in differences]
+    if not may_write:
+        return [note("manifest", f"not written: {size}")]
+    manifest.write(model.path)
+    return [ok("manifest", f"written: {size}")]
 
 
 def check_model(model: Model, *, engine: str) -> list[Check]:
@@ -121,23 +139,9 @@ def check_model(model: Model, *, engine: str) -> list[Check]:
         model: the model.
         engine: the engine that is to load it, `transformers` or `vllm`.
     """
-    look = ModelChecks(model, engine)
-    weights = look.at("files", look.files)
-    configured = look.at("config", look.config)
-    weights = weights and look.at("weights", look.weights)
-    fits = (
-        configured
-        and look.at("tokenizer", look.tokenizer)
-        and look.at("template", look.template, _SIMPLER)
-        and look.at("encoder", look.encoder)
-        and look.at("vocabulary", look.vocabulary, _SPELLS)
-    )
-    if weights:
-        fits = fits and look.at("tensors", look.tensors, "copy the config.json that belongs to these weights")
-    fits = fits and look.at("table", look.table, "use a model whose tokenizer can spell JSON")
-    if fits:
-        look.at("context", look.context, "use a model with a longer context")
-    return look.checks  # each check needs those before it
+    checks = ModelChecks(model, engine)
+    checks.run()
+    return checks.results
 
 
 @dataclass(slots=True)
@@ -146,41 +150,65 @@ class ModelChecks:
 
     model: Model
     engine: str
-    checks: list[Check] = field(default_factory=list)
+    results: list[Check] = field(default_factory=list)
     judge: Judge | None = None
 
-    def at(self, name: str, look: Callable[[], Check | list[Check]], fix: str = _FETCH) -> bool:
-        """Run one check. Return whether nothing is wrong.
+    def run(self) -> None:
+        """Run the checks in order; each needs those before it."""
+        has_files = self.add("files", self.files)
+        has_configuration = self.add("config", self.config)
+        has_weights = has_files and self.add("weights", self.weights)
+        if not has_configuration or not self._can_encode():
+            return
+        if has_weights and not self.add(
+            "tensors", self.tensors, "copy the config.json that belongs to these weights"
+        ):
+            return
+        if self.add("table", self.table, "use a model whose tokenizer can spell JSON"):
+            self.add("context", self.context, "use a model with a longer context")
+
+    def _can_encode(self) -> bool:
+        """Run the checks of the tokenizer and the template, up to the first that is wrong."""
+        return (
+            self.add("tokenizer", self.tokenizer)
+            and self.add("template", self.template, _SIMPLER)
+            and self.add("encoder", self.encoder)
+            and self.add("vocabulary", self.vocabulary, _SPELLS)
+        )
+
+    def add(self, name: str, check: Callable[[], Check | list[Check]], fix: str = _FETCH) -> bool:
+        """Run one check and add its results. Return whether nothing is wrong.
 
         Args:
-            name: name of the check.
-            look: runs the check and returns its results.
+            name: the name of the check.
+            check: runs the check and returns its results.
             fix: what to do if it raises.
         """
         try:
-            found = look()
+            checked = check()
         except ModuleNotFoundError as error:
-            found = wrong(
+            checked = wrong(
                 name,
                 f"cannot be checked: {error.name} is missing",
                 install_command("cpu"),
             )
         except LocalJudgeError as error:
-            found = wrong(name, str(error).removeprefix(f"model {self.model.name}").lstrip(": "), fix)
+            checked = wrong(name, str(error).removeprefix(f"model {self.model.name}").lstrip(": "), fix)
         except Exception as error:  # files from strangers can make the libraries raise anything
-            found = wrong(name, f"{type(error).__name__}: {error}", fix)
-        found = found if isinstance(found, list) else [found]
-        self.checks.extend(found)
-        return is_sound(found)
+            checked = wrong(name, f"{type(error).__name__}: {error}", fix)
+        results = checked if isinstance(checked, list) else [checked]
+        self.results.extend(results)
+        return is_sound(results)
 
     def files(self) -> Check:
         """Check that every file exists itself, and is not a dangling link or a Git LFS pointer."""
         folder = self.model.path
-        lost = [path.relative_to(folder).as_posix() for path in paths_in(folder) if not path.exists()]
-        if lost:
-            return wrong("files", f"{in_words(lost)}: links to files that are not there", _FETCH)
+        dangling = [path.relative_to(folder).as_posix() for path in paths_in(folder) if not path.exists()]
+        if dangling:
+            return wrong("files", f"{in_words(dangling)}: links to files that are not there", _FETCH)
         files = model_files(folder)
-        if pointers := [name for name, file in files.items() if is_lfs_pointer(file)]:
+        pointers = [name for name, file in files.items() if is_lfs_pointer(file)]
+        if pointers:
             fix = f"git -C {quote(str(folder))} lfs pull, or {_FETCH}"
             return wrong("files", f"{in_words(pointers)}: a Git LFS pointer instead of the file", fix)
         size = sum(file.stat().st_size for file in files.values())
@@ -189,62 +217,73 @@ class ModelChecks:
     def config(self) -> Check:
         """Check that the configuration can be read, needs no other code, and is of a type that can judge."""
         folder = self.model.path
-        names = ["config.json", *(name for name in _CONFIGURATIONS if (folder / name).is_file())]
+        names = ["config.json"]
+        names += [name for name in _CONFIGURATIONS if (folder / name).is_file()]
         documents = [read_document(folder / name, f"model {self.model.name}") for name in names]
-        remote = sorted({each for document in documents for each in remote_code(document)})
-        kind = documents[0].get("model_type")
+        remote_names: set[str] = set()
+        for document in documents:
+            remote_names.update(remote_code(document))
+        remote = sorted(remote_names)
+        model_type = documents[0].get("model_type")
         try:
-            about = type(self.model.config).__name__
+            configuration_class = type(self.model.config).__name__
         except ModelError:
             if not remote:
                 raise
+            unsupported = f"this version does not support model_type {model_type}"
             return wrong(
                 "config",
                 f"refused: it needs remote code ({in_words(remote)}), and no *.py of a model is ever run",
-                f"use a model that transformers supports; this version does not support model_type {kind}",
+                f"use a model that transformers supports; {unsupported}",
             )
         reason = why_no_judge(self.model.configuration)
         if reason is not None:
             return wrong("config", reason, INSTEAD)
         if remote:
-            return note("config", f"{about}; the remote code that it names is never run: {in_words(remote)}")
-        return ok("config", f"{about}, model_type {kind}")
+            never_run = f"the remote code that it names is never run: {in_words(remote)}"
+            return note("config", f"{configuration_class}; {never_run}")
+        return ok("config", f"{configuration_class}, model_type {model_type}")
 
     def weights(self) -> Check:
         """Check that the weights are safetensors, which hold only numbers, and are as their headers say."""
         folder = self.model.path
         pickled = [name for name in model_files(folder) if name.lower().endswith(PICKLED)]
-        there = {file.name for file in folder.glob("*.safetensors") if file.is_file()}
-        if not there and pickled:
+        safetensors = {file.name for file in folder.glob("*.safetensors") if file.is_file()}
+        if not safetensors and pickled:
             return wrong(
                 "weights",
                 f"refused: only pickled weights, which can run code when loaded: {in_words(pickled)}",
                 "use a revision of the model that has *.safetensors",
             )
-        if not there:
+        if not safetensors:
             return wrong("weights", "there are no weights", _FETCH)
         index = read_index(folder)
-        left = sorted(there - (set(index.values()) if index else {WHOLE}))
-        if unread := [name for name in left if not name.startswith("consolidated")]:
+        loaded = set(index.values()) if index else {WHOLE}
+        not_loaded = sorted(safetensors - loaded)
+        unexpected = [name for name in not_loaded if not name.startswith("consolidated")]
+        if unexpected:
             return wrong(
                 "weights",
-                f"{in_words(unread)}: not part of the model, but an engine might load it",
+                f"{in_words(unexpected)}: not part of the model, but an engine might load it",
                 "remove it from the directory",
             )
         tensors = self.model.tensors.values()
         numbers = sum(math.prod(tensor.shape) for tensor in tensors)
-        kinds = ", ".join(sorted({tensor.dtype for tensor in tensors}))
-        about = f"{len(there) - len(left)} files, {len(tensors)} tensors, {numbers:,} numbers, {kinds}"
-        if left or pickled:  # some publishers include a second copy of the weights in a format of their own
-            return note("weights", f"{about}; not read: {in_words([*left, *pickled])}")
-        return ok("weights", about)
+        types = ", ".join(sorted({tensor.dtype for tensor in tensors}))
+        files = len(safetensors) - len(not_loaded)
+        size = f"{files} files, {len(tensors)} tensors, {numbers:,} numbers, {types}"
+        if not_loaded or pickled:
+            # Some publishers include a second copy of the weights in a format of their own.
+            return note("weights", f"{size}; not read: {in_words(not_loaded + pickled)}")
+        return ok("weights", size)
 
     def tokenizer(self) -> Check:
         folder = self.model.path
         if not any((folder / name).is_file() for name in _TOKENIZERS):
             return wrong("tokenizer", f"no tokenizer: none of {', '.join(_TOKENIZERS)}", _FETCH)
         tokenizer = self.model.tokenizer
-        source = TOKENIZER_FILE if (folder / TOKENIZER_FILE).is_file() else type(tokenizer).__name__
+        has_file = (folder / TOKENIZER_FILE).is_file()
+        source = TOKENIZER_FILE if has_file else type(tokenizer).__name__
         return ok("tokenizer", f"{source}, {len(tokenizer):,} tokens")
 
     def template(self) -> Check:
@@ -256,25 +295,30 @@ class ModelChecks:
                 "template", f"--chat-template {NO_TEMPLATE}: prompts are plain text, as for a base model"
             )
         prompts = self.model.prompts
-        around = f"{len(prompts.head)} tokens before the text, {len(prompts.tail)} after it"
-        opened = prompts.open_thought
-        if opened and not opened.ends:
-            return note("template", f"{around}; it opens a thought ({opened.opens}) whose end is not known")
+        frame = f"{len(prompts.head)} tokens before the text, {len(prompts.tail)} after it"
+        thought = prompts.open_thought
+        if thought is not None and not thought.ends:
+            return note("template", f"{frame}; it opens a thought ({thought.opens}) whose end is not known")
         if self.model.thought_marks is None:
-            return ok("template", around)
-        return ok("template", f"{around}; {'it always thinks first' if opened else 'it can think'}")
+            return ok("template", frame)
+        if thought is None:
+            return ok("template", f"{frame}; it can think")
+        return ok("template", f"{frame}; it always thinks first")
 
     def encoder(self) -> list[Check]:
         """Say whether other programs may encode prompts differently, by the responses of the examples."""
         texts = [row.candidate for row in read_rows([EXAMPLES]) if isinstance(row, Row)]
-        different = self.model.tokenization_warning(texts)
-        return [note("tokenizer", different)] if different else []
+        warning = self.model.tokenization_warning(texts)
+        if warning is None:
+            return []
+        return [note("tokenizer", warning)]
 
     def vocabulary(self) -> Check:
-        pieces, ends = self.model.vocabulary.pieces, self.model.vocabulary.ends
-        if not ends:
+        vocabulary = self.model.vocabulary
+        if not vocabulary.ends:
             raise ModelError("the vocabulary has none of the tokens that end a turn")
-        return ok("vocabulary", f"{len(pieces):,} tokens of text, {len(ends)} that end a turn")
+        pieces = f"{len(vocabulary.pieces):,} tokens of text"
+        return ok("vocabulary", f"{pieces}, {len(vocabulary.ends)} that end a turn")
 
     def tensors(self) -> Check:
         """Check that the tensors match the architecture that the configuration names.
@@ -283,8 +327,10 @@ class ModelChecks:
         """
         if self.engine != "vllm" and ModelClass.of(self.model.configuration) is None:
             return wrong("tensors", no_class(self.model.configuration), INSTEAD)
-        found = check_tensors(self.model)
-        return (ok if found.complete else note)("tensors", found.words)
+        tensors = check_tensors(self.model)
+        if not tensors.complete:
+            return note("tensors", tensors.words)
+        return ok("tensors", tensors.words)
 
     def table(self) -> Check:
         """Check that the tokenizer can spell an answer."""
@@ -292,19 +338,20 @@ class ModelChecks:
 
         self.judge = Judge(self.model, chat_template=self.model.given_template, allow_changed_model=True)
         table = self.judge.decoding.table
-        states, shortest = len(table.distance), table.smallest_limit
-        return ok("table", f"{states} states, the shortest answer takes {shortest} tokens")
+        shortest = f"the shortest answer takes {table.smallest_limit} tokens"
+        return ok("table", f"{len(table.distance)} states, {shortest}")
 
     def context(self) -> Check:
         """Check that the longest answer and a row fit the context."""
         assert self.judge is not None  # the check of the table makes it
         judge = self.judge
-        least = Row.from_response(instruction="-", reference="-", candidate="-", id="-", source="-")
-        prompt, answer = len(judge.prompts.encode(judge.rubric.text(least))), judge.decoding.max_tokens
+        shortest_row = Row.from_response(instruction="-", reference="-", candidate="-", id="-", source="-")
+        prompt_tokens = len(judge.prompts.encode(judge.rubric.text(shortest_row)))
+        answer_tokens = judge.decoding.max_tokens
         if judge.context is None:
-            return ok("context", f"no limit known: an answer takes up to {answer:,} tokens")
-        left = -judge.task_builder.excess(prompt)
-        takes = f"{judge.context:,} tokens: {prompt:,} of the prompt alone, {answer:,} of the longest answer"
-        if left <= 0:
-            raise ModelError(f"{takes}; none are left for a row")
-        return ok("context", f"{takes}, {left:,} left for a row")
+            return ok("context", f"no limit known: an answer takes up to {answer_tokens:,} tokens")
+        row_tokens = -judge.task_builder.excess(prompt_tokens)
+        use = f"{prompt_tokens:,} of the prompt alone, {answer_tokens:,} of the longest answer"
+        if row_tokens <= 0:
+            raise ModelError(f"{judge.context:,} tokens: {use}; none are left for a row")
+        return ok("context", f"{judge.context:,} tokens: {use}, {row_tokens:,} left for a row")
