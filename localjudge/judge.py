@@ -14,8 +14,9 @@ from typing import Any, Literal, Self
 
 from localjudge.config import JudgeConfig
 from localjudge.constraint.value_paths import VALUE_RULE
-from localjudge.engines.answer_reader import ReadAnswer, TableReader, prompt_outcome
+from localjudge.engines.answer_reader import ReadAnswer, TableReader
 from localjudge.engines.engine_options import Cluster, ServerOptions, TableServerOptions
+from localjudge.engines.prompt_outcome import prompt_outcome
 from localjudge.engines.protocol import NOT_ENFORCED, TableEngine, TextEngine
 from localjudge.engines.selection import engine_options, open_engine
 from localjudge.engines.server.text_reader import TextReader

@@ -15,7 +15,8 @@ from hypothesis import strategies as st
 from localjudge import Judge, RowSource, RunObserver, score_run
 from localjudge.doctor import examine
 from localjudge.engines.engine_options import BATCH_INVARIANT, DryRunOptions, TransformersOptions, VllmOptions
-from localjudge.engines.protocol import EngineInfo, batches, chunks
+from localjudge.engines.prompt_batches import batches, chunks
+from localjudge.engines.protocol import EngineInfo
 from localjudge.engines.selection import engine_options
 from localjudge.models.model import Model
 from localjudge.prompts.task import Prompt, StopSubmitting

@@ -1,27 +1,22 @@
-"""Read what an engine completed: the answer, the probabilities of its values, and what was cut.
-
-The outcome of a prompt is the judgement that its answers contain, or the reason why they contain none.
-"""
+"""Read what an engine completed: the answer, the probabilities of its values, and what was cut."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from math import isnan, nan
+from math import nan
 from operator import mul
-from typing import Any, NamedTuple, Self
+from typing import NamedTuple, Self
 
 import numpy as np
 
 from localjudge.config import JudgeConfig
 from localjudge.constraint.compiler import after_thinking, closing_margin_for, token_table
 from localjudge.constraint.vocabulary import Vocabulary
-from localjudge.engines.protocol import Completion, Decoding, TextCompletion
+from localjudge.engines.protocol import Completion, Decoding
 from localjudge.errors import ModelError, SettingError
 from localjudge.models.model import Model
 from localjudge.prompts.encoder import PromptEncoder
-from localjudge.prompts.task import Task
-from localjudge.records import Failure, Judgement, Outcome, Row
 from localjudge.rubrics.answer import Answer
 from localjudge.rubrics.aspect import Aspect
 from localjudge.rubrics.rubric import Rubric
@@ -52,25 +47,25 @@ class ReadAnswer:
     Attributes:
         answer: its values.
         rationale_cut: whether the limit, and not the model, ended a text.
-        known: the distribution of each aspect, as far as it is known.
+        distributions: the distribution of each aspect for which it is known.
         thoughts: the text before the answer; empty without any.
         output_tokens: number of tokens, thoughts included.
     """
 
     answer: Answer
     rationale_cut: bool
-    known: Mapping[str, Distribution]
+    distributions: Mapping[str, Distribution]
     thoughts: str
     output_tokens: int
 
     def expected(self, aspects: Mapping[str, Aspect]) -> dict[str, float]:
         """Return the mean number of each ordered aspect whose distribution is known."""
-        scales = {name: aspects[name].numbers for name in self.known}
-        return {
-            name: round(sum(map(mul, self.known[name].shares, scale.values())), 4)
-            for name, scale in scales.items()
-            if scale is not None
-        }
+        means = {}
+        for name, distribution in self.distributions.items():
+            numbers = aspects[name].numbers
+            if numbers is not None:
+                means[name] = round(sum(map(mul, distribution.shares, numbers.values())), 4)
+        return means
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,36 +94,41 @@ class TableReader:
             SettingError: the model cannot think, or only without a limit, or the answer cannot follow thoughts.
             ModelError: its tokenizer cannot spell a prompt or an answer.
         """
-        vocabulary, budget, layout = model.vocabulary, config.thinking_budget, config.rubric.answer_layout
+        vocabulary = model.vocabulary
+        layout = config.rubric.answer_layout
+        budget = config.thinking_budget
         if budget is None and model.always_thinks:
             budget = DEFAULT_BUDGET
-        prompts = model.prompts if budget is None else model.thinking_prompts
-        if system := config.rubric.system:
-            prompts = model.prompts_after(system, thinking=budget is not None)
+        thinks = budget is not None
         # A model that thinks first decodes the opening after its thoughts.
-        opens = budget is None
+        opens = not thinks
+        prompts = _prompt_encoder(model, config.rubric.system, thinks=thinks)
         try:
             encoder = prompts.with_opening(layout.opening if opens else "")
             table = token_table(layout, vocabulary, prompts.spell, decodes_opening=not opens)
         except ModelError as error:
             raise ModelError(f"model {model.name}: {error}") from None
         thought_end = ""
-        if budget is not None:
+        if thinks:
             try:
                 thought = model.thought_tokens
                 table = after_thinking(table, vocabulary, thought.opens, thought.ends, thought.then)
             except ModelError as error:
                 raise SettingError("thinking_budget", budget, f"model {model.name} {error}") from None
-            thought_end = "" if isinstance(thought.ends, int) else thought.ends.decode()
+            if isinstance(thought.ends, bytes):
+                thought_end = thought.ends.decode()
         if max(encoder.head + encoder.tail, default=0) >= vocabulary.size:
             raise ModelError(
                 f"model {model.name}: its chat template uses tokens that the model does not have; "
                 "its tokenizer and its weights do not belong together"
             )
-        text_tokens = config.max_rationale_tokens
-        margin = closing_margin_for(text_tokens)
         decoding = Decoding(
-            table, text_tokens, margin, config.temperature, config.top_p, thinking_budget=budget
+            table,
+            text_tokens=config.max_rationale_tokens,
+            closing_margin=closing_margin_for(config.max_rationale_tokens),
+            temperature=config.temperature,
+            top_p=config.top_p,
+            thinking_budget=budget,
         )
         return cls(config.rubric, vocabulary, decoding, opens, thought_end), encoder
 
@@ -138,79 +138,68 @@ class TableReader:
         Raises:
             ValueError, LookupError: it is not whole, which the table excludes.
         """
-        table, layout = self.decoding.table, self.rubric.answer_layout
-        thoughts, tokens = table.split(completion.tokens)
-        said = layout.opening * self.opens + self.vocabulary.decode(tokens)
-        answer = self.rubric.parse(said)
-        cut = table.was_cut(tokens, self.decoding.text_tokens, self.decoding.closing_margin)
-        known: dict[str, Distribution] = {}
-        for place, field in enumerate(layout.values):
-            if completion.probabilities is None or np.isnan(completion.probabilities[place]).any():
+        thought_tokens, answer_tokens = self.decoding.table.split(completion.tokens)
+        text = self.vocabulary.decode(answer_tokens)
+        if self.opens:
+            text = self.rubric.answer_layout.opening + text
+        return ReadAnswer(
+            answer=self.rubric.parse(text),
+            rationale_cut=self._was_cut(answer_tokens),
+            distributions=self._distributions(completion),
+            thoughts=self._thoughts(completion.tokens, thought_tokens, answer_tokens),
+            output_tokens=len(completion.tokens),
+        )
+
+    def _was_cut(self, answer_tokens: Sequence[int]) -> bool:
+        """Return whether the limit, and not the model, ended a text."""
+        decoding = self.decoding
+        return decoding.table.was_cut(answer_tokens, decoding.text_tokens, decoding.closing_margin)
+
+    def _distributions(self, completion: Completion) -> dict[str, Distribution]:
+        """Return the distribution of each aspect for which the engine knows it."""
+        distributions: dict[str, Distribution] = {}
+        if completion.probabilities is None:
+            return distributions
+        for number, field in enumerate(self.rubric.answer_layout.values):
+            probabilities = completion.probabilities[number]
+            if np.isnan(probabilities).any():
                 continue
-            shares = completion.probabilities[place, : len(field.values)].tolist()
-            known[field.name] = Distribution(shares)
-            if completion.mass is not None and completion.likeliest is not None:
-                mass, likeliest = float(completion.mass[place]), bool(completion.likeliest[place])
-                known[field.name] = Distribution(shares, mass, likeliest)
-        thought = self.vocabulary.decode_text(thoughts)
-        if self.thought_end:  # several tokens, and perhaps a part of one
-            before = completion.tokens[: len(completion.tokens) - len(tokens)]
-            thought = self.vocabulary.decode_text(before).rpartition(self.thought_end)[0]
-        return ReadAnswer(answer, cut, known, thought, len(completion.tokens))
+            shares = probabilities[: len(field.values)].tolist()
+            if completion.mass is None or completion.likeliest is None:
+                distributions[field.name] = Distribution(shares)
+                continue
+            mass = float(completion.mass[number])
+            likeliest = bool(completion.likeliest[number])
+            distributions[field.name] = Distribution(shares, mass, likeliest)
+        return distributions
+
+    def _thoughts(
+        self, tokens: Sequence[int], thought_tokens: Sequence[int], answer_tokens: Sequence[int]
+    ) -> str:
+        """Return the text of the thoughts, without what ends them.
+
+        Args:
+            tokens: all tokens of a completion.
+            thought_tokens: those of the thoughts, as `TokenTable.split` returns them.
+            answer_tokens: those of the answer.
+        """
+        if not self.thought_end:
+            return self.vocabulary.decode_text(thought_tokens)
+        # The end is several tokens, and perhaps a part of one.
+        before_answer = tokens[: len(tokens) - len(answer_tokens)]
+        return self.vocabulary.decode_text(before_answer).rpartition(self.thought_end)[0]
 
 
-def prompt_outcome(
-    task: Task,
-    key: str,
-    completion: Completion | TextCompletion,
-    read: Callable[[Any], ReadAnswer],
-    config: JudgeConfig,
-) -> Outcome:
-    """Return the outcome of a prompt.
+def _prompt_encoder(model: Model, system: str | None, *, thinks: bool) -> PromptEncoder:
+    """Return the encoder of a model's prompts.
 
     Args:
-        task: the task of the prompt, whose row can be judged.
-        key: the key of the outcome.
-        completion: the answer of the engine.
-        read: reads an answer.
-        config: the settings of the judge.
+        model: the model.
+        system: the text of a system message that stands before each prompt, if any.
+        thinks: whether the model thinks before it answers.
     """
-    row, aspects = task.row, config.rubric.aspects
-    assert isinstance(row, Row)  # only a row has a prompt
-    by_text = completion if isinstance(completion, TextCompletion) else None
-    prompt_tokens = by_text.prompt_tokens if by_text else len(task.tokens)
-    identity = row.identity | {"key": key, "prompt_tokens": prompt_tokens}
-    if completion.error is not None:
-        instead = _printable(by_text.text) if by_text and by_text.text else None
-        return Failure(**identity, error=f"{row.source}: {completion.error}", failed_answer=instead)
-    try:
-        whole = read(completion)
-    except (ValueError, LookupError) as error:
-        # The table excludes this case; an engine that does not apply the table is reported here.
-        reason = f"{row.source}: the engine's answer is not whole: {_printable(str(error))}"
-        return Failure(**identity, error=reason, failed_answer=_printable(by_text.text) if by_text else None)
-    scores = whole.answer.scores
-    probabilities = {name: [round(each, 6) for each in known.shares] for name, known in whole.known.items()}
-    return Judgement(
-        **identity,
-        texts=whole.answer.texts,
-        scores=scores,
-        not_likeliest=[
-            name
-            for name, shares in probabilities.items()
-            if shares[[*aspects[name].values.values()].index(scores[name])] < max(shares)
-        ],
-        expected=whole.expected(aspects),
-        probabilities=probabilities,
-        mass={name: round(known.mass, 6) for name, known in whole.known.items() if not isnan(known.mass)},
-        likeliest={name: known.likeliest for name, known in whole.known.items() if not isnan(known.mass)},
-        rationale_cut=whole.rationale_cut,
-        candidate_cut=task.candidate_cut,
-        thoughts=whole.thoughts if config.keep_thoughts else None,
-        output_tokens=whole.output_tokens,
-    )
-
-
-def _printable(text: str) -> str:
-    """Return a text that UTF-8 can hold: half of a surrogate pair becomes its escape sequence."""
-    return text.encode("utf-8", "backslashreplace").decode()
+    if system:
+        return model.prompts_after(system, thinking=thinks)
+    if thinks:
+        return model.thinking_prompts
+    return model.prompts

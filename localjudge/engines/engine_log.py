@@ -56,4 +56,5 @@ def _point_loggers_at(log: Path) -> None:
         handler.close()
     handler = logging.FileHandler(log, encoding="utf-8")
     handler.setFormatter(LogFormatter())
-    logger.handlers, logger.propagate = [handler], False
+    logger.handlers = [handler]
+    logger.propagate = False

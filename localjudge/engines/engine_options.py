@@ -29,14 +29,18 @@ _SOCKET = "unix:"
 
 def batch_invariance(*, supported: bool) -> bool | None:
     """Return whether results are independent of the batch; None if the environment does not request it."""
-    return supported if os.environ.get(BATCH_INVARIANT) == "1" else None
+    if os.environ.get(BATCH_INVARIANT) != "1":
+        return None
+    return supported
 
 
 def _device(text: str) -> str | None:
+    if not text:
+        return None
     import torch
 
     try:
-        return str(torch.device(text)) if text else None
+        return str(torch.device(text))
     except RuntimeError as error:
         raise ValueError(error) from None
 
@@ -60,8 +64,8 @@ class _Options(BaseModel):
             first = error.errors()[0]
         name = str(first["loc"][0])
         if name not in cls.model_fields:
-            known = ", ".join(cls.model_fields)
-            raise SettingError("engine_args", name, f"the {cls.engine} engine knows {known}")
+            names = ", ".join(cls.model_fields)
+            raise SettingError("engine_args", name, f"the {cls.engine} engine knows {names}")
         advice = f"give {cls.model_fields[name].description}"
         raise _refused_option(name, options[name], advice)
 
@@ -146,7 +150,9 @@ class VllmOptions:
     def context(self, model: Model) -> int | None:
         """Return the most tokens of a prompt and its answer: the model's limit or `max_model_len`."""
         option = str(self.arguments.get("max_model_len", ""))
-        return _smaller(model.context, int(option) if option.isdecimal() else None)
+        if not option.isdecimal():
+            return model.context
+        return _smaller(model.context, int(option))
 
 
 class DryRunOptions(_Options):
@@ -161,7 +167,8 @@ class DryRunOptions(_Options):
 
     def context(self, model: Model) -> int | None:
         """Return the most tokens of a prompt and its answer on the represented engine."""
-        return VllmOptions.parse(self.model_extra or {}).context(model)
+        extra = {} if self.model_extra is None else self.model_extra
+        return VllmOptions.parse(extra).context(model)
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,7 +196,8 @@ class ServerAddress:
         """
         if text.startswith(_SOCKET):
             path = text.removeprefix(_SOCKET)
-            path = "/" + path.lstrip("/") if path.startswith("//") else path
+            if path.startswith("//"):
+                path = "/" + path.lstrip("/")
             if not Path(path).is_absolute():
                 raise SettingError("server", text, "give the whole path, such as unix:/run/judge.sock")
             return cls("http://localhost/v1", path)
@@ -210,7 +218,10 @@ class ServerAddress:
         if host not in {name.lower() for name in allowed} and not _is_this_machine(host):
             advice = f"{host} is not this machine, and rows stay on it; to send them to that host, name it"
             raise SettingError("server", text, f"{advice}: `allow_host` {host}")
-        return cls(f"{url.scheme}://{url.netloc}{url.path.rstrip('/') or '/v1'}")
+        path = url.path.rstrip("/")
+        if not path:
+            path = "/v1"
+        return cls(f"{url.scheme}://{url.netloc}{path}")
 
     @property
     def root(self) -> str:
@@ -218,7 +229,9 @@ class ServerAddress:
         return self.base.removesuffix("/v1")
 
     def __str__(self) -> str:
-        return f"{_SOCKET}{self.socket}" if self.socket else self.base
+        if self.socket:
+            return f"{_SOCKET}{self.socket}"
+        return self.base
 
 
 class ConnectionOptions(_Options):
@@ -282,8 +295,8 @@ class TableServerOptions(ConnectionOptions):
 
 def _without_secrets(address: str) -> str:
     """Return a text that may be a URL without what can be a secret: a name, a password, a query, a fragment."""
-    scheme, slashes, rest = address.rpartition("://")
-    without_query = re.split("[?#]", rest, maxsplit=1)[0]
+    scheme, slashes, location = address.rpartition("://")
+    without_query = re.split("[?#]", location, maxsplit=1)[0]
     return f"{scheme}{slashes}{without_query.rpartition('@')[2]}"
 
 
@@ -306,13 +319,14 @@ def _is_this_machine(host: str) -> bool:
         except ValueError:
             return False
     try:
-        found = socket.getaddrinfo(host, None)
+        addresses = socket.getaddrinfo(host, None)
     except OSError:
         return False
-    return all(ip_address(str(address[4][0])).is_loopback for address in found)
+    return all(ip_address(str(address[4][0])).is_loopback for address in addresses)
 
 
-AUTO, LOCAL = "auto", "local"
+AUTO = "auto"
+LOCAL = "local"
 
 
 @dataclass(frozen=True, slots=True)
@@ -359,8 +373,14 @@ class Cluster:
 
 def _bounds(text: str) -> tuple[int, int]:
     match = re.fullmatch(r"(\d+)(?::(\d+))?", text)
-    fewest = int(match[1]) if match else 0
-    most = int(match[2] or match[1]) if match else 0
+    if match is None:
+        raise _refused_bounds(text)
+    fewest = int(match[1])
+    most = fewest if match[2] is None else int(match[2])
     if not 1 <= fewest <= most:
-        raise SettingError("num_workers", text, "give N or MIN:MAX, each at least 1")
+        raise _refused_bounds(text)
     return fewest, most
+
+
+def _refused_bounds(text: str) -> SettingError:
+    return SettingError("num_workers", text, "give N or MIN:MAX, each at least 1")

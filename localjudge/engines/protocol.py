@@ -4,19 +4,12 @@ An engine that applies the token table is a `TableEngine`, and its completions a
 does not is a `TextEngine`, and its completions are text. The interface of both is one method: it takes an
 iterator of prompts and yields lists of completions that finish together. It takes prompts when it has room for
 them and has a bounded number in flight. Its other settings (`Decoding`) are the same for every row of a run.
-
-Engines that do not take a prompt at a time cut the prompts into chunks in input order, or into batches of
-similar length, which cost little padding.
 """
 
 from __future__ import annotations
 
-import bisect
-from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field
-from itertools import chain
 from math import exp
 from typing import Any, Literal, Protocol
 
@@ -26,7 +19,7 @@ from pydantic import BaseModel, ConfigDict, Field, JsonValue
 
 from localjudge.constraint.token_table import TokenTable
 from localjudge.constraint.value_paths import ValuePaths
-from localjudge.prompts.task import Prompt, StopSubmitting
+from localjudge.prompts.task import Prompt
 
 LARGEST_LOGPROB = 0.001
 """The largest log-probability that is a rounded 0; a larger number from a server is not a log-probability."""
@@ -34,22 +27,17 @@ SMALLEST_LOGPROB = -1000.0
 """A smaller number is that of a token that a mask excludes; vLLM writes -9999."""
 _LARGEST_SUM = 1.05
 """The largest sum of the probabilities of some tokens, which may be rounded."""
-# The upper ends of the intervals of lengths. They grow by 2^(1/8): a full batch has at most 9 % padding.
-_INTERVALS = [int(32 * 2 ** (step / 8)) for step in range(120)]
-# Prompts that fill no batch of one interval share batches. This bounds the longest of a batch relative to its
-# shortest. A larger bound makes fewer batches with more padding: in runs of 16 rows, 15 % at 1.5 and 21 % at 2.
-_SPREAD = 1.5
-# With these rotary embeddings, the rotation of a token depends on the longest row of its batch.
-_BATCH_ROPE_TYPES = {"dynamic", "longrope"}
-
-
-BEGINNINGS, KEPT = "shared_beginnings", "kept"
-"""Among the details of an engine: "kept", or why the beginnings that prompts share are not kept."""
+BEGINNINGS = "shared_beginnings"
+"""The name, among the details of an engine, of `KEPT`, or of why the beginnings of prompts are not kept."""
+KEPT = "kept"
+"""The engine keeps the beginnings that prompts share."""
 
 
 def are_logprobs(numbers: Collection[float]) -> bool:
     """Return whether numbers can be the log-probabilities of some tokens at one place."""
-    return all(each <= LARGEST_LOGPROB for each in numbers) and sum(map(exp, numbers)) <= _LARGEST_SUM
+    if any(number > LARGEST_LOGPROB for number in numbers):
+        return False
+    return sum(map(exp, numbers)) <= _LARGEST_SUM
 
 
 Enforced = Literal["json_schema", "regex", "json_object", "none"]
@@ -104,7 +92,11 @@ class EngineInfo(BaseModel):
     @property
     def at_once(self) -> int:
         """The most prompts that are computed together; 1 for an engine that does not say."""
-        return self.batch_size or self.max_num_seqs or 1
+        if self.batch_size is not None:
+            return self.batch_size
+        if self.max_num_seqs is not None:
+            return self.max_num_seqs
+        return 1
 
     @property
     def settings(self) -> dict[str, str]:
@@ -155,8 +147,9 @@ class Decoding:
     @property
     def max_tokens(self) -> int:
         """Limit of tokens in total: thoughts, the tokens that end them, and the answer."""
-        ends = int(self.table.distance[self.table.entry]) - self.table.smallest_limit
-        return self.limit + ends + (self.thinking_budget or 0)
+        after_thoughts = int(self.table.distance[self.table.entry]) - self.table.smallest_limit
+        thoughts = 0 if self.thinking_budget is None else self.thinking_budget
+        return thoughts + after_thoughts + self.limit
 
     @property
     def allowances(self) -> NDArray[np.int64]:
@@ -166,14 +159,18 @@ class Decoding:
 
 @dataclass(frozen=True, slots=True)
 class Completion:
-    """A complete answer: token ids, thoughts included, up to the token that completes it.
+    """A complete answer, or the reason why the engine has none.
 
-    `probabilities` is float64 (A, K): for each aspect the probability of each value, before temperature and
-    top-p, normalized so that their sum is 1, and 0 after its last value; NaN for an aspect if the engine does
-    not know them. `mass` is their sum before that, (A,): the share of the model's own probability, over its
-    whole vocabulary, that the values have. `likeliest` says whether the model's likeliest token begins a value,
-    bool (A,). `error` is set instead if
-    the engine could not answer this prompt.
+    Attributes:
+        tag: the tag of its prompt.
+        tokens: its token ids, thoughts included, up to the token that completes it.
+        probabilities: float64 (A, K): for each aspect the probability of each value, before temperature and
+            top-p, normalized so that their sum is 1, and 0 after its last value; NaN for an aspect if the
+            engine does not know them.
+        mass: float64 (A,): their sum before they are normalized, which is the share of the model's own
+            probability, over its whole vocabulary, that the values have.
+        likeliest: bool (A,): whether the model's likeliest token begins a value.
+        error: the reason why the engine could not answer this prompt.
     """
 
     tag: int
@@ -189,15 +186,20 @@ def completion(
     tokens: list[int],
     paths: ValuePaths,
     kept: NDArray[np.float64],
-    known: NDArray[np.bool_] | None = None,
+    required: NDArray[np.bool_] | None = None,
 ) -> Completion:
-    """Return the completion of a prompt from its tokens and what `ScoreBuffer.take` gives for it.
+    """Return the completion of a prompt.
 
-    `known` says for which aspects the engine has to know the probabilities, bool (A,); None for all.
+    Args:
+        prompt: the prompt.
+        tokens: the tokens of its answer.
+        paths: the ways in which values are written.
+        kept: what `ScoreBuffer.take` gives for the answer.
+        required: bool (A,): the aspects whose probabilities the engine must know; None for all.
     """
     probabilities, mass, likeliest = paths.values(kept)
-    required = probabilities if known is None else probabilities[known]
-    if not np.isfinite(required).all():
+    required_probabilities = probabilities if required is None else probabilities[required]
+    if not np.isfinite(required_probabilities).all():
         return Completion(prompt.tag, error="the model's probabilities of a score are not finite numbers")
     return Completion(prompt.tag, tuple(tokens), probabilities, mass, likeliest)
 
@@ -296,84 +298,3 @@ class TextEngine(Engine, Protocol):
     def complete(self, prompts: Iterable[Prompt | None]) -> Iterator[list[TextCompletion]]:
         """Do what `TableEngine.complete` does, with the texts of the prompts."""
         ...
-
-
-def chunks(prompts: Iterable[Prompt | None], size: int) -> Iterator[list[Prompt]]:
-    """Yield lists of prompts in input order, and the rest at the end, at None or at `StopSubmitting`.
-
-    A list has `size` prompts, and those that follow with the same instruction, at most twice as many, so that
-    one worker computes what they share.
-    """
-    chunk: list[Prompt] = []
-    with suppress(StopSubmitting):
-        for prompt in prompts:
-            if prompt is None:
-                break
-            shared = [chunk[-1].tokens[:end] == prompt.tokens[:end] for end in prompt.beginnings[1:2] if chunk]
-            if len(chunk) == 2 * size or (len(chunk) >= size and not any(shared)):
-                yield chunk
-                chunk = []
-            chunk.append(prompt)
-    if chunk:
-        yield chunk
-
-
-def batches(prompts: Iterable[Prompt | None], size: int, *, mixed: bool) -> Iterator[list[Prompt]]:
-    """Yield batches of up to `size` prompts of similar length.
-
-    A batch of `size` prompts of one interval of lengths comes as soon as it is complete. The prompts that are
-    left at the end are sorted by length, longest first, and divided into batches. `StopSubmitting` ends the
-    batches without them.
-
-    The content of a batch does not change if other batches are removed from the input, so a run that is
-    continued computes the same batches. This holds because the rest of an interval comes after its full
-    batches, and a batch of the rest ends when it is full or when the next prompt, and so each later one, is too
-    short for it.
-
-    Args:
-        prompts: the prompts, in a fixed order.
-        size: the most prompts of a batch.
-        mixed: whether the prompts left at the end may share a batch with prompts of other intervals.
-    """
-    waiting: dict[int, list[Prompt]] = defaultdict(list)
-    try:
-        for prompt in prompts:
-            if prompt is None:
-                break
-            similar = waiting[_interval(prompt)]
-            similar.append(prompt)
-            if len(similar) == size:
-                yield waiting.pop(_interval(prompt))
-    except StopSubmitting:
-        return
-    batch: list[Prompt] = []
-    for prompt in sorted(chain(*waiting.values()), key=lambda each: len(each.tokens), reverse=True):
-        if batch and (len(batch) == size or not _similar(batch[0], prompt, mixed=mixed)):
-            yield batch
-            batch = []
-        batch.append(prompt)
-    if batch:
-        yield batch
-
-
-def rotates_by_batch(config: Any) -> bool:
-    """Return whether the result of a row depends on the longest row of its batch.
-
-    Prompts of different intervals must not share a batch then (`batches`). The rotation of such a model changes
-    at a length that is usually a power of two, and each power of two ends an interval.
-
-    Args:
-        config: the transformers configuration of a language model.
-    """
-    rope = getattr(config, "rope_parameters", None) or {}
-    types = {each.get("rope_type") for each in (rope, *rope.values()) if isinstance(each, dict)}
-    return not types.isdisjoint(_BATCH_ROPE_TYPES)
-
-
-def _interval(prompt: Prompt) -> int:
-    return bisect.bisect_left(_INTERVALS, len(prompt.tokens))
-
-
-def _similar(longest: Prompt, prompt: Prompt, *, mixed: bool) -> bool:
-    within = mixed and len(longest.tokens) <= _SPREAD * len(prompt.tokens)
-    return within or _interval(longest) == _interval(prompt)

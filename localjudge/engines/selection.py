@@ -24,6 +24,9 @@ if TYPE_CHECKING:
     from localjudge.engines.protocol import Decoding, TableEngine
     from localjudge.models.model import Model
 
+_EXTRAS = {"vllm": ["vllm"], "transformers": ["cpu"], "server": ["server"]}
+"""The extras of the package that an engine needs; the others need none."""
+
 EngineOptions = DryRunOptions | ServerOptions | TableServerOptions | TransformersOptions | VllmOptions
 
 
@@ -53,7 +56,8 @@ def engine_extras(name: str, cluster: Cluster | None = None) -> list[str]:
     """
     if cluster is not None:
         return ["ray"]
-    return {"vllm": ["vllm"], "transformers": ["cpu"], "server": ["server"]}.get(choose_engine(name)[0], [])
+    engine, _ = choose_engine(name)
+    return _EXTRAS.get(engine, [])
 
 
 def engine_options(name: str, options: Mapping[str, str], cluster: Cluster | None = None) -> EngineOptions:
@@ -76,16 +80,26 @@ def engine_options(name: str, options: Mapping[str, str], cluster: Cluster | Non
         remember_secret(secret)
     purpose = "a Ray cluster" if cluster else f"engine {name}"
     require(purpose, *engine_extras(name, cluster))
-    chosen = choose_engine(name)[0] if cluster is None else name
-    if chosen == "server":
-        others = dict(options)
-        kind = others.pop("server_kind", "unverified")
-        if kind not in ("unverified", "table"):
-            raise SettingError("server_kind", kind, "give unverified or table")
-        return TableServerOptions.parse(others) if kind == "table" else ServerOptions.parse(others)
-    if chosen == "dry-run":
+    if cluster is None:
+        name, _ = choose_engine(name)
+    if name == "server":
+        return _server_options(options)
+    if name == "dry-run":
         return DryRunOptions.parse(options)
-    return (TransformersOptions if chosen == "transformers" else VllmOptions).parse(options)
+    if name == "transformers":
+        return TransformersOptions.parse(options)
+    return VllmOptions.parse(options)
+
+
+def _server_options(options: Mapping[str, str]) -> ServerOptions | TableServerOptions:
+    """Read the options of a server of the kind that they name."""
+    others = dict(options)
+    kind = others.pop("server_kind", "unverified")
+    if kind == "table":
+        return TableServerOptions.parse(others)
+    if kind == "unverified":
+        return ServerOptions.parse(others)
+    raise SettingError("server_kind", kind, "give unverified or table")
 
 
 def open_engine(

@@ -31,7 +31,8 @@ from ray.exceptions import RayError, RayTaskError
 
 from localjudge.engines.engine_log import LogFormatter, output_to
 from localjudge.engines.engine_options import AUTO, LOCAL, Cluster
-from localjudge.engines.protocol import Completion, Decoding, EngineInfo, batches, chunks, rotates_by_batch
+from localjudge.engines.prompt_batches import batches, chunks, rotates_by_batch
+from localjudge.engines.protocol import Completion, Decoding, EngineInfo
 from localjudge.engines.ray.worker import RayWorkerSettings, Worker, digests_of
 from localjudge.engines.ray.worker_pool import PooledWorker, WorkerPlacement, WorkerPool
 from localjudge.errors import EngineError, LocalJudgeError, SettingError, in_one_line

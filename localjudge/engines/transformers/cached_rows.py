@@ -19,7 +19,7 @@ import torch
 from transformers import DynamicCache, GenerationMixin, PreTrainedModel
 from transformers.cache_utils import DynamicLayer
 
-from localjudge.engines.protocol import rotates_by_batch
+from localjudge.engines.prompt_batches import rotates_by_batch
 from localjudge.engines.transformers.kept_beginnings import KeptBeginnings, PromptPart
 from localjudge.prompts.task import Prompt
 

@@ -17,15 +17,14 @@ from transformers import GenerationConfig
 
 from localjudge.constraint.masking import HostTable
 from localjudge.engines.engine_options import TransformersOptions, batch_invariance
+from localjudge.engines.prompt_batches import batches, rotates_by_batch
 from localjudge.engines.protocol import (
     BEGINNINGS,
     KEPT,
     Completion,
     Decoding,
     EngineInfo,
-    batches,
     completion,
-    rotates_by_batch,
     types_in_words,
 )
 from localjudge.engines.transformers.batched_types import judged_alone
