@@ -20,7 +20,7 @@ from test_input_formats import save_dataset
 from localjudge import UsageError
 from localjudge.matching.judged_rows import JudgedPairs, read_judged_pairs, read_scores
 from localjudge.matching.labels import read_labels
-from localjudge.report.agreement_tables import pair_agreement_notes
+from localjudge.report.pair_agreement_tables import pair_agreement_notes
 from localjudge.runs.pipeline import score_run
 from localjudge.runs.row_source import RowSource
 from localjudge.statistics import agreement_statistics

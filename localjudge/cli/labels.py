@@ -31,7 +31,8 @@ def agree(
     from localjudge.matching.row_selection import RowSelection
     from localjudge.matching.scores import check_parts
     from localjudge.report.agreement_document import agreement_document, pair_agreement_document
-    from localjudge.report.agreement_tables import agreement_findings, pair_agreement_findings
+    from localjudge.report.agreement_tables import agreement_findings
+    from localjudge.report.pair_agreement_tables import pair_agreement_findings
     from localjudge.runs.run_state import unchanged
     from localjudge.studies.agree import agree as agree_with_labels
     from localjudge.studies.pair_agreement import agree_on_pairs
@@ -81,8 +82,8 @@ def calibrate(
     """Fit a monotone map from the judge's scores to labels; measure its gain on unseen instructions."""
     from localjudge.matching.judged_rows import read_scores
     from localjudge.matching.scores import check_parts
-    from localjudge.report.agreement_tables import calibration_findings
     from localjudge.report.calibration_document import calibration_document
+    from localjudge.report.calibration_tables import calibration_findings
     from localjudge.runs.run_manifest import inputs_of_runs
     from localjudge.runs.run_state import unchanged
     from localjudge.studies.calibrate import fit

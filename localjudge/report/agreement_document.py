@@ -8,8 +8,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from localjudge.report.agreement_tables import agreement_notes, pair_agreement_notes
+from localjudge.report.agreement_tables import agreement_notes
 from localjudge.report.estimate_document import estimate_document, estimate_documents
+from localjudge.report.pair_agreement_tables import pair_agreement_notes
 from localjudge.statistics import Estimate
 from localjudge.statistics.agreement_statistics import Comparison, NominalComparison
 from localjudge.statistics.within_instructions import WithinComparison, WithinInstructions

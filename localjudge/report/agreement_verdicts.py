@@ -5,163 +5,143 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from localjudge.report.tables import Cell
+from localjudge.report.best_baseline import BASELINE_NAMES, BestBaseline, best_baseline
 from localjudge.statistics import Estimate, two_decimals, verdicts_in_words
 from localjudge.statistics.within_instructions import WithinInstructions
 from localjudge.studies.agree import AspectAgreement
 from localjudge.studies.nominal_agreement import NominalAgreement
 from localjudge.studies.pair_agreement import LabelledPairs
 
-ROW_NAMES = {
-    "length": "length alone", "overlap": "word overlap alone", "equal": "equal scores",
-    "random": "random scores", "most frequent": "the most frequent label", "median": "the median label",
-    "longer wins": "the longer response", "first wins": "the first response",
-}  # fmt: skip
-"""The names of the baselines."""
-SHORT_NAMES = {"most frequent": "commonest", "longer wins": "longer", "first wins": "first"}
-"""Those that are shorter in a cell of a table."""
-_PRECISE = 0.05
-"""The width of an interval to each side that is enough to know a difference."""
-_OF_WITHIN, _OF_ROWS = "within instructions", "over all rows"
+_HALF_WIDTH = 0.05
+"""Half the width of an interval that is enough to know a difference."""
+_WITHIN_INSTRUCTIONS = "within instructions"
+_OVER_ALL_ROWS = "over all rows"
+_NO_BASELINE = Estimate(why="no baseline is defined on these rows")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Verdict:
     """Whether a judge agrees with people better than the best baseline, in one aspect and by one statistic.
 
     Attributes:
-        agrees: how far the judge agrees; the beginning of a sentence.
-        of_baseline: what is said of the baseline, with the place of its name.
-        baseline: the baseline that agrees best; empty if there is none.
-        value: how far it agrees.
-        over: the judge minus the baseline.
+        agreement: how far the judge agrees; the beginning of a sentence.
+        baseline_template: how far the baseline agrees; a template with its `name` and its `value`.
+        baseline: the baseline that agrees best; None if none is defined.
         instructions: number of instructions that are compared.
         scope: what is compared: responses within instructions, or all rows.
     """
 
-    agrees: str
-    of_baseline: str
-    baseline: str
-    value: float | None
-    over: Estimate
+    agreement: str
+    baseline_template: str
+    baseline: BestBaseline | None
     instructions: int
     scope: str
 
     @classmethod
-    def of_within(cls, found: WithinInstructions) -> Verdict:
+    def of_within(cls, within: WithinInstructions) -> Verdict:
         """Return the verdict on the order of the responses within instructions."""
-        kind = "expected" if "expected" in found.comparisons else "integer"
-        judge = found.comparisons[kind].in_order
-        return cls._with_best(
-            agrees=f"This judge orders responses as people do in {judge.in_words()} of the pairs",
-            of_baseline="{name} in {value}",
-            values={name: found.comparisons[name].in_order.value for name in found.over_baselines},
-            over=found.over_baselines,
-            instructions=found.instructions,
-            scope=_OF_WITHIN,
+        kind = "expected" if "expected" in within.comparisons else "integer"
+        in_order = within.comparisons[kind].in_order
+        differences = within.over_baselines
+        values = {name: within.comparisons[name].in_order.value for name in differences}
+        return cls(
+            agreement=f"This judge orders responses as people do in {in_order.in_words()} of the pairs",
+            baseline_template="{name} in {value}",
+            baseline=best_baseline(values, differences),
+            instructions=within.instructions,
+            scope=_WITHIN_INSTRUCTIONS,
         )
 
     @classmethod
-    def of_rows(cls, found: AspectAgreement) -> Verdict:
+    def of_rows(cls, agreement: AspectAgreement) -> Verdict:
         """Return the verdict on the rank correlation over all rows."""
-        judge = found.comparisons[found.kind].spearman
-        over = found.over_baselines["spearman"]
-        return cls._with_best(
-            agrees=f"Over all rows, this judge has a rank correlation with the labels of {judge.in_words()}",
-            of_baseline="{name} one of {value}",
-            values={name: found.comparisons[name].spearman.value for name in over},
-            over=over,
-            instructions=found.instructions,
-            scope=_OF_ROWS,
+        spearman = agreement.comparisons[agreement.kind].spearman.in_words()
+        differences = agreement.over_baselines["spearman"]
+        values = {name: agreement.comparisons[name].spearman.value for name in differences}
+        return cls(
+            agreement=f"Over all rows, this judge has a rank correlation with the labels of {spearman}",
+            baseline_template="{name} one of {value}",
+            baseline=best_baseline(values, differences),
+            instructions=agreement.instructions,
+            scope=_OVER_ALL_ROWS,
         )
 
     @classmethod
-    def of_labels(cls, found: NominalAgreement) -> Verdict:
+    def of_labels(cls, agreement: NominalAgreement) -> Verdict:
         """Return the verdict on the kappa of labels without an order."""
-        over = found.over_baselines["kappa"]
-        return cls._with_best(
-            agrees=f"This judge has a kappa with the labels of {found.comparisons['judge'].kappa.in_words()}",
-            of_baseline="{name} one of {value}",
-            values={name: found.comparisons[name].kappa.value for name in over},
-            over=over,
-            instructions=found.instructions,
-            scope=_OF_ROWS,
+        kappa = agreement.comparisons["judge"].kappa
+        differences = agreement.over_baselines["kappa"]
+        values = {name: agreement.comparisons[name].kappa.value for name in differences}
+        return cls(
+            agreement=f"This judge has a kappa with the labels of {kappa.in_words()}",
+            baseline_template="{name} one of {value}",
+            baseline=best_baseline(values, differences),
+            instructions=agreement.instructions,
+            scope=_OVER_ALL_ROWS,
         )
 
     @classmethod
-    def of_pairs(cls, found: LabelledPairs) -> Verdict:
+    def of_pairs(cls, pairs: LabelledPairs) -> Verdict:
         """Return the verdict on the accuracy of verdicts on pairs."""
-        judge = next(iter(found.comparisons.values())).accuracy
-        return cls._with_best(
-            agrees=f"This judge agrees with people in {judge.in_words()} of the pairs",
-            of_baseline="{name} in {value}",
-            values={name: found.comparisons[name].accuracy.value for name in found.over_baselines},
-            over=found.over_baselines,
-            instructions=found.instructions,
-            scope=_OF_ROWS,
+        judge = next(iter(pairs.comparisons.values()))
+        differences = pairs.over_baselines
+        values = {name: pairs.comparisons[name].accuracy.value for name in differences}
+        return cls(
+            agreement=f"This judge agrees with people in {judge.accuracy.in_words()} of the pairs",
+            baseline_template="{name} in {value}",
+            baseline=best_baseline(values, differences),
+            instructions=pairs.instructions,
+            scope=_OVER_ALL_ROWS,
         )
 
-    @classmethod
-    def _with_best(
-        cls,
-        *,
-        agrees: str,
-        of_baseline: str,
-        values: Mapping[str, float | None],
-        over: Mapping[str, Estimate],
-        instructions: int,
-        scope: str,
-    ) -> Verdict:
-        """Return the verdict against the best of the baselines whose value is known."""
-        known = {name: value for name, value in values.items() if value is not None}
-        if not known:
-            nothing = Estimate(why="no baseline is defined on these rows")
-            return cls(agrees, of_baseline, "", None, nothing, instructions, scope)
-        best = max(known, key=lambda name: known[name])
-        return cls(agrees, of_baseline, best, known[best], over[best], instructions, scope)
-
-    def __str__(self) -> str:
-        if not self.baseline:
-            return f"{self.agrees}; {self.over.why}."
-        over, verdict = self.over, self.over.verdict
-        end = f"it is {verdict} by {over.size_in_words()}"
-        if verdict == "no clear difference":
-            end = f"there is no clear difference, {over.in_words()}"
-        elif verdict == "unknown":
-            end = f"which is better is unknown ({over.in_words()}){over.no_interval}"
-        baseline = self.of_baseline.format(name=ROW_NAMES[self.baseline], value=two_decimals(self.value))
-        return f"{self.agrees}, {baseline}: {end}."
+    @property
+    def difference(self) -> Estimate:
+        """The judge minus the best baseline; undefined, with the reason, if there is none."""
+        if self.baseline is None:
+            return _NO_BASELINE
+        return self.baseline.difference
 
     @property
-    def cells(self) -> tuple[Cell, Cell]:
-        """The baseline, and the judge minus it, in a table."""
-        if not self.baseline:
-            return None, None
-        return baseline_cell(self.value, self.baseline), self.over
+    def sentence(self) -> str:
+        """How far the judge and the best baseline agree, and which is better."""
+        if self.baseline is None:
+            return f"{self.agreement}; {self.difference.why}."
+        name = BASELINE_NAMES[self.baseline.name]
+        baseline = self.baseline_template.format(name=name, value=two_decimals(self.baseline.value))
+        return f"{self.agreement}, {baseline}: {_difference_in_words(self.difference)}."
 
     @property
-    def needed(self) -> float:
-        """The number of instructions for an interval of `_PRECISE` to each side; 0 if it is not known."""
-        low, high = self.over.low, self.over.high
-        return 0 if low is None or high is None else self.instructions * ((high - low) / 2 / _PRECISE) ** 2
+    def instructions_needed(self) -> float:
+        """The number of instructions for an interval of `_HALF_WIDTH` to each side; 0 if it is not known."""
+        low = self.difference.low
+        high = self.difference.high
+        if low is None or high is None:
+            return 0
+        half_width = (high - low) / 2
+        return self.instructions * (half_width / _HALF_WIDTH) ** 2
 
 
-def baseline_cell(value: float | None, name: str) -> str:
-    """Return the value of a baseline above its name, for a table."""
-    return f"{two_decimals(value)}\n{SHORT_NAMES.get(name, name)}"
+def _difference_in_words(difference: Estimate) -> str:
+    """Return whether the judge is better than a baseline; the end of a sentence."""
+    verdict = difference.verdict
+    if verdict == "no clear difference":
+        return f"there is no clear difference, {difference.in_words()}"
+    if verdict == "unknown":
+        return f"which is better is unknown ({difference.in_words()}){difference.no_interval}"
+    return f"it is {verdict} by {difference.size_in_words()}"
 
 
-def verdicts_on(found: AspectAgreement) -> list[Verdict]:
-    """Return the verdicts on an aspect, the leading one first.
+def verdicts_on(agreement: AspectAgreement) -> list[Verdict]:
+    """Return the verdicts on an aspect with an order, the leading one first.
 
     The order within instructions leads where its difference from the best baseline has an interval: over all
     rows, a judge can agree only because it sees how hard the instructions are.
     """
-    of_rows = Verdict.of_rows(found)
-    if found.within is None:
+    of_rows = Verdict.of_rows(agreement)
+    if agreement.within is None:
         return [of_rows]
-    of_within = Verdict.of_within(found.within)
-    if of_within.over.verdict == "unknown" and of_rows.over.verdict != "unknown":
+    of_within = Verdict.of_within(agreement.within)
+    if of_within.difference.verdict == "unknown" and of_rows.difference.verdict != "unknown":
         return [of_rows, of_within]
     return [of_within, of_rows]
 
@@ -172,30 +152,50 @@ def verdict_lines(verdicts: Mapping[str, Sequence[Verdict]]) -> Iterator[str]:
     Args:
         verdicts: the verdicts on each aspect, the leading one first.
     """
+    leading = {aspect: of_aspect[0] for aspect, of_aspect in verdicts.items()}
     if len(verdicts) == 1:
         [of_aspect] = verdicts.values()
-        yield from map(str, of_aspect)
+        for verdict in of_aspect:
+            yield verdict.sentence
     else:
-        yield from _of_several(verdicts)
-    leading = [of_aspect[0] for of_aspect in verdicts.values()]
-    unclear = [each for each in leading if each.over.verdict == "no clear difference"]
-    most = max(unclear, key=lambda each: each.needed, default=None)
-    if most and most.needed > most.instructions:
+        yield from _lines_of_aspects(leading)
+    yield from _needed_line(leading)
+
+
+def _lines_of_aspects(leading: Mapping[str, Verdict]) -> Iterator[str]:
+    """Yield the leading verdicts of several aspects, those within instructions first."""
+    for scope in (_WITHIN_INSTRUCTIONS, _OVER_ALL_ROWS):
+        differences: dict[str, Estimate] = {}
+        for aspect, verdict in leading.items():
+            if verdict.scope == scope:
+                differences[_name_in_verdicts(aspect, verdict)] = verdict.difference
+        if differences:
+            verdicts = verdicts_in_words(differences)
+            yield f"This judge compared with the best baseline of each aspect, {scope}: {verdicts}."
+
+
+def _name_in_verdicts(aspect: str, verdict: Verdict) -> str:
+    """Return the name of an aspect; with the best baseline if the judge is worse than it."""
+    if verdict.baseline is not None and verdict.difference.verdict == "worse":
+        return f"{aspect}: {BASELINE_NAMES[verdict.baseline.name]}"
+    return aspect
+
+
+def _needed_line(leading: Mapping[str, Verdict]) -> Iterator[str]:
+    """Yield the number of instructions to label, if a difference is not clear and more labels would help."""
+    unclear: list[Verdict] = []
+    for verdict in leading.values():
+        if verdict.difference.verdict == "no clear difference":
+            unclear.append(verdict)
+    if not unclear:
+        return
+    widest = max(unclear, key=_instructions_needed)
+    if widest.instructions_needed > widest.instructions:
         yield (
-            f"To know each difference to ± {_PRECISE:g}, label about {most.needed:,.0f} instructions; "
-            f"{most.instructions:,} have labels now."
+            f"To know each difference to ± {_HALF_WIDTH:g}, label about "
+            f"{widest.instructions_needed:,.0f} instructions; {widest.instructions:,} have labels now."
         )
 
 
-def _of_several(verdicts: Mapping[str, Sequence[Verdict]]) -> Iterator[str]:
-    """Yield the leading verdicts of several aspects, those within instructions first."""
-    for scope in (_OF_WITHIN, _OF_ROWS):
-        named = {}
-        for aspect, (leading, *_) in verdicts.items():
-            if leading.scope == scope:
-                is_worse = leading.over.verdict == "worse"
-                name = f"{aspect}: {ROW_NAMES[leading.baseline]}" if is_worse else aspect
-                named[name] = leading.over
-        if named:
-            said = verdicts_in_words(named)
-            yield f"This judge compared with the best baseline of each aspect, {scope}: {said}."
+def _instructions_needed(verdict: Verdict) -> float:
+    return verdict.instructions_needed

@@ -12,9 +12,10 @@ from localjudge.errors import UsageError
 from localjudge.matching.judged_rows import pairs_of, read_judged_pairs, read_scores, scores_of
 from localjudge.matching.run_rows import run_names
 from localjudge.matching.scores import Scores
-from localjudge.report.agreement_tables import agreement_findings, pair_agreement_findings
+from localjudge.report.agreement_tables import agreement_findings
 from localjudge.report.change_tables import change_findings
 from localjudge.report.listed_rows import ListedRows
+from localjudge.report.pair_agreement_tables import pair_agreement_findings
 from localjudge.report.ranking_tables import preference_findings, ranking_findings
 from localjudge.report.run_findings import RunFindings, join_findings
 from localjudge.report.study_options import ReportOptions
