@@ -22,8 +22,8 @@ from sklearn.linear_model import LogisticRegression
 from localjudge import Judge, RowSource, UsageError, score_run
 from localjudge.matching.judged_rows import read_judged_pairs
 from localjudge.report.estimate_document import estimate_document
-from localjudge.report.ranking_lines import order_notes
-from localjudge.report.ranking_tables import preference_findings
+from localjudge.report.preference_lines import order_notes
+from localjudge.report.preference_tables import preference_findings
 from localjudge.rows.pairs import Pairing
 from localjudge.statistics import Estimate
 from localjudge.statistics.bradley_terry import fit_at_equal_length, fit_strengths

@@ -25,8 +25,8 @@ def jury(
     statistics: StatisticsOptions,
 ) -> None:
     """Compare judges, or runs of one judge: agreement, outlier, and their combined scores as a run."""
-    from localjudge.report.judge_tables import jury_findings
     from localjudge.report.jury_document import jury_document
+    from localjudge.report.jury_tables import jury_findings
     from localjudge.runs.run_state import unchanged
     from localjudge.studies.jury import compare_judges
     from localjudge.studies.jury_run import write_jury

@@ -53,8 +53,9 @@ def rank(
     """Compare systems: means or strengths, pairs without significant difference, and the effect of length."""
     from localjudge.matching.judged_rows import JudgedPairs, read_judged
     from localjudge.matching.row_selection import RowSelection
+    from localjudge.report.preference_tables import preference_findings
     from localjudge.report.ranking_document import preference_ranking_document, ranking_document
-    from localjudge.report.ranking_tables import preference_findings, ranking_findings
+    from localjudge.report.ranking_tables import ranking_findings
     from localjudge.runs.run_state import unchanged
     from localjudge.studies.calibration import Calibration
     from localjudge.studies.rank import rank as rank_systems

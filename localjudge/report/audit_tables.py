@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Mapping
 
 from localjudge.report.shares import share_in_words
-from localjudge.report.tables import Findings, Table
+from localjudge.report.tables import Cell, Findings, Table
 from localjudge.studies.audit.audit_findings import DOUBTFUL, SOUND, Audit, AuditCheck, AuditVerdict
 from localjudge.system.quantities import UNDEFINED_SIGN, counted, percent
 
@@ -31,24 +31,37 @@ def audit_findings(audit: Audit) -> Findings:
 
     The details are the shift of each check, and the rows that were not tested.
     """
-    checks = [
-        (
-            check.name,
-            _expected_change(check),
-            share_in_words(check.share),
-            _chance(check),
-            check.verdict,
-            check.rows,
-        )
-        for check in audit.checks
-    ]
-    columns = "check", "scores of a sound judge", "held", "chance", "verdict", "rows"
-    shifts = [(check.name, check.shift, check.description, _not_tested(check)) for check in audit.checks]
-    title, words = "Shift of the scores, and rows that were not tested", ("what it does", "not tested")
-    details = [Table(title, ("check", "shift", *words), shifts, words=words)]
-    main = Table("", columns, checks, words=["scores of a sound judge", "verdict"])
     answer = [_verdicts(audit), _meanings(audit)]
-    return Findings(answer, [main], {"shifts and rows that were not tested": details}, audit.notices)
+    details = {"shifts and rows that were not tested": [_shifts_table(audit)]}
+    return Findings(answer, [_checks_table(audit)], details, notices=audit.notices)
+
+
+def _checks_table(audit: Audit) -> Table:
+    """Return the expected change of each check, the share that held, and the verdict."""
+    columns = ["check", "scores of a sound judge", "held", "chance", "verdict", "rows"]
+    rows: list[list[Cell]] = []
+    for check in audit.checks:
+        rows.append(
+            [
+                check.name,
+                _expected_change(check),
+                share_in_words(check.share),
+                _chance(check),
+                check.verdict,
+                check.rows,
+            ]
+        )
+    return Table("", columns, rows, words=["scores of a sound judge", "verdict"])
+
+
+def _shifts_table(audit: Audit) -> Table:
+    """Return the shift of the scores of each check, and the rows that were not tested."""
+    columns = ["check", "shift", "what it does", "not tested"]
+    rows: list[list[Cell]] = []
+    for check in audit.checks:
+        rows.append([check.name, check.shift, check.description, _not_tested(check)])
+    title = "Shift of the scores, and rows that were not tested"
+    return Table(title, columns, rows, words=["what it does", "not tested"])
 
 
 def _verdicts(audit: Audit) -> str:

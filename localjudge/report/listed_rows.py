@@ -184,7 +184,8 @@ class ListedRows:
             for response in self.responses(row, text):
                 lengths.append(-1 if response is None else len(response))
             if group not in snippets:
-                snippets[group] = _snippet(text) or self.ids[row]
+                snippet = _snippet(text)
+                snippets[group] = snippet if snippet else self.ids[row]
         table = np.asarray(lengths, np.int32).reshape(-1, len(self.mode.responses))
         return table, list(snippets.values())
 

@@ -53,7 +53,8 @@ def _range(effect: OrderEffect) -> str:
         return "nothing was judged in both orders"
     least = min(values, key=lambda aspect: values[aspect])
     most = max(values, key=lambda aspect: values[aspect])
-    smallest, largest = share_in_words(effect.changed[least]), share_in_words(effect.changed[most])
+    smallest = share_in_words(effect.changed[least])
+    largest = share_in_words(effect.changed[most])
     if len(values) == 1:
         return f"{smallest} of the verdicts on {least} changed"
     if values[least] == values[most]:

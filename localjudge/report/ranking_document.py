@@ -16,7 +16,8 @@ from localjudge.report.estimate_document import (
     optional_table_document,
 )
 from localjudge.report.gate_document import gate_document
-from localjudge.report.ranking_lines import order_notes, preference_notes, ranking_notes
+from localjudge.report.preference_lines import order_notes, preference_notes
+from localjudge.report.ranking_lines import ranking_notes
 from localjudge.statistics.ranked_column import Pair
 from localjudge.studies.conditions import Condition
 from localjudge.studies.rank import Ranking, SystemRank

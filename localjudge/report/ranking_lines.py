@@ -5,17 +5,18 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from localjudge.records.outcome_columns import OVERALL
+from localjudge.statistics import two_decimals
 from localjudge.statistics.ranked_column import Pair
-from localjudge.statistics.resampling import MIN_INSTRUCTIONS
 from localjudge.statistics.system_order import NO_DIFFERENCE, SIGNIFICANCE_LEVEL, differences_in_words
 from localjudge.studies.rank import Ranking
 from localjudge.studies.rank.deciding_column import DecidingColumn
-from localjudge.studies.rank.preference_ranking import PreferenceOrder, PreferenceRanking
+from localjudge.studies.rank.rows_of_systems import LostRows
 from localjudge.system.quantities import counted, p_in_words
 
 _MOST_CONTRADICTIONS = 5
 """Largest number of pairs against the order that are named."""
-_ANOTHER = "; rank --by chooses another"
+BY_CHOOSES_ANOTHER = "; rank --by chooses another"
+"""The end of a note on the aspect or column that decides by default."""
 
 
 def comparison_lines(ranking: Ranking) -> Iterator[str]:
@@ -95,6 +96,38 @@ def _sign_test(ranking: Ranking, pair: Pair) -> str:
     return f"; {pair.first} is higher on {pair.wins:,} and lower on {pair.losses:,} ({test})"
 
 
+def unranked_systems(lost: Sequence[LostRows]) -> Iterator[str]:
+    """Yield which systems have no score."""
+    for system in lost:
+        if system.lost == system.rows:
+            yield f"{system.system} has no score: all of its {system.rows:,} failed, so it is not ranked."
+
+
+def left_out_rows(lost: Sequence[LostRows], column: str) -> Iterator[str]:
+    """Yield how many rows of the other systems have no score, and what their means in a column could be."""
+    systems = []
+    for system in lost:
+        if system.lost == system.rows:
+            continue
+        lowest = two_decimals(system.if_lowest)
+        highest = two_decimals(system.if_highest)
+        count = f"{system.lost:,} of {system.rows:,} of {system.system}"
+        systems.append(f"{count} (mean {lowest} to {highest})")
+    if systems:
+        yield (
+            f"Failed, and left out: {', '.join(systems)}. In brackets, the mean of {column} if these had the "
+            "lowest or the highest value."
+        )
+
+
+def possible_ranks(ends: tuple[int, int]) -> str:
+    """Return the ranks that a system can have: "1", or "2 to 3"."""
+    best, worst = ends
+    if best == worst:
+        return str(best)
+    return f"{best} to {worst}"
+
+
 def ranking_notes(ranking: Ranking) -> list[str]:
     """Return the remarks on a ranking by means."""
     notes: list[str] = []
@@ -109,7 +142,7 @@ def ranking_notes(ranking: Ranking) -> list[str]:
     components: dict[int, list[str]] = {}
     for system in ranking.systems:
         components.setdefault(system.component, []).append(system.name)
-    notes += _component_notes("means", [components[number] for number in sorted(components)])
+    notes += component_notes("means", [components[number] for number in sorted(components)])
     if not ranking.is_complete:
         notes.append("labels, and the effect of length, are used only in complete runs")
     notes += _label_notes(ranking)
@@ -118,7 +151,7 @@ def ranking_notes(ranking: Ranking) -> list[str]:
 
 def _column_notes(deciding: DecidingColumn) -> Iterator[str]:
     """Yield which column decides the order of the systems, and why."""
-    another = _ANOTHER if deciding.is_default else ""
+    another = BY_CHOOSES_ANOTHER if deciding.is_default else ""
     ordered = ", ".join(deciding.ordered_aspects)
     if not deciding.ordered_aspects and deciding.is_default:
         yield (
@@ -139,7 +172,7 @@ def _column_notes(deciding: DecidingColumn) -> Iterator[str]:
         yield f"{names}: some judgements have no expected scores, so the integers are compared"
 
 
-def _component_notes(what: str, components: Sequence[Sequence[str]]) -> Iterator[str]:
+def component_notes(what: str, components: Sequence[Sequence[str]]) -> Iterator[str]:
     """Yield the sets of systems that cannot be compared with each other, if there are several."""
     if len(components) > 1:
         sets = "; ".join(", ".join(systems) for systems in components)
@@ -157,44 +190,3 @@ def _label_notes(ranking: Ranking) -> Iterator[str]:
     if ranking.labels.columns_without:
         names = ", ".join(ranking.labels.columns_without)
         yield f"no labels of {names}: their ranks follow from the judge's scores"
-
-
-def preference_notes(ranking: PreferenceRanking) -> list[str]:
-    """Return the remarks on a ranking by preferences, with those on the aspect that decides."""
-    notes = []
-    if ranking.is_default and len(ranking.aspects) > 1:
-        notes.append(f"{ranking.by}, the first aspect, decides the order of the systems{_ANOTHER}")
-    if ranking.unnamed_pairs:
-        notes.append(f"{ranking.unnamed_pairs} pairs that do not name both systems are excluded")
-    return notes + order_notes(ranking.aspects[ranking.by])
-
-
-def order_notes(order: PreferenceOrder) -> list[str]:
-    """Return the remarks on the order of the systems in one aspect."""
-    notes = []
-    if order.pairs_of_one_system:
-        notes.append(
-            f"{order.pairs_of_one_system} pairs have two responses of one system; they count for the position "
-            "only"
-        )
-    notes += _component_notes("strengths", order.components)
-    if order.unlimited:
-        notes.append(
-            "some systems always win or always lose, so the strengths have no most likely values: the fit "
-            "counts one more instruction of ties, and an interval is open where the pairs set no bound"
-        )
-    elif order.unlimited_at_equal_length:
-        notes.append(
-            "at equal length the strengths have no most likely values, because length decides almost always: "
-            "the fit counts one more instruction of ties"
-        )
-    if order.instructions < MIN_INSTRUCTIONS:
-        notes.append(f"there are no intervals below {MIN_INSTRUCTIONS} instructions")
-    if not order.has_both_orders:
-        notes.append(
-            "each pair was judged in one order only: the wins of the response shown first include the systems' "
-            "difference"
-        )
-    if order.length is None:
-        notes.append("the effect of length cannot be told from that of the systems")
-    return notes

@@ -16,7 +16,8 @@ from localjudge.report.agreement_tables import agreement_findings
 from localjudge.report.change_tables import change_findings
 from localjudge.report.listed_rows import ListedRows
 from localjudge.report.pair_agreement_tables import pair_agreement_findings
-from localjudge.report.ranking_tables import preference_findings, ranking_findings
+from localjudge.report.preference_tables import preference_findings
+from localjudge.report.ranking_tables import ranking_findings
 from localjudge.report.run_findings import RunFindings, join_findings
 from localjudge.report.study_options import ReportOptions
 from localjudge.report.tables import Findings

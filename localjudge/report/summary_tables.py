@@ -6,14 +6,16 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from localjudge.modes.mode import MeanTable, SystemCounts, TagMeans
 from localjudge.report.noise_lines import noise_line
-from localjudge.report.tables import Table
+from localjudge.report.tables import Cell, Table
 from localjudge.runs.summary import Summary
 
 
 def summary_tables(summary: Summary) -> Iterator[Table | str]:
     """Yield the table of the systems, that of the tags of criteria, and lines below them."""
     mode = summary.rubric.mode
-    counts_by_system = {name or "(none)": counts for name, counts in summary.by_system().items()}
+    counts_by_system: dict[str, SystemCounts] = {}
+    for name, counts in summary.by_system().items():
+        counts_by_system[name if name else "(none)"] = counts
     means = mode.mean_table(counts_by_system, summary.rubric.row_columns)
     if counts_by_system:
         yield _systems_table(means, counts_by_system)
@@ -44,6 +46,10 @@ def _systems_table(means: MeanTable, counts_by_system: Mapping[str, SystemCounts
 
 def _tags_table(tags: TagMeans, systems: Sequence[str]) -> Table:
     """Return a row for each tag, with the number of each system."""
-    rows = [(tag, *means) for tag, means in tags.means.items()]
+    rows: list[list[Cell]] = []
+    for tag, means_of_systems in tags.means.items():
+        row: list[Cell] = [tag]
+        row += means_of_systems
+        rows.append(row)
     columns = [tags.heading] + list(systems)
     return Table("The same, of the criteria with each tag", columns, rows)
