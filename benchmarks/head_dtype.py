@@ -7,9 +7,9 @@ Judges in bfloat16 differ only in `head_dtype`, which is `float32` or `model`.
 
 - Errors: a rubric of one aspect, whose answer is one digit from 1 to 5. The probabilities and the expected
   score are compared with those of a judge whose whole model is in float32, on the same rows.
-- Seconds: `six-aspects` without a rationale, and `just-eval` with one of up to 64 tokens. Both judges take
-  turns, with empty caches. The ratio is that of the sums over all rounds, with its jackknife interval over
-  rounds, from 8 rounds on.
+- Seconds: `six-aspects` without a rationale, and `just-eval` with one of up to 64 tokens. The two
+  judges alternate, each with empty caches. The ratio is total seconds by total seconds over all rounds; from
+  8 rounds on it has a jackknife interval over rounds.
 
 A score is counted as having equal values if two of its values have exactly equal probabilities.
 """

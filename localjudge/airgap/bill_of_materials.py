@@ -29,7 +29,7 @@ from localjudge.airgap.wheels import wheel_metadata
 from localjudge.models.digests import decisive_digest
 
 _UNKNOWN = ("", "UNKNOWN")
-"""What packages write that declare no licence."""
+"""What a package writes in place of a licence if it declares none."""
 
 
 def bill_of_materials(manifest: PackManifest, sources: Mapping[str, Path]) -> str:
@@ -69,7 +69,12 @@ def _files_by_path(manifest: PackManifest) -> dict[str, list[PackedFile]]:
 
 
 def _wheel(file: PackedFile, path: Path) -> Component:
-    """Return a package, of which a wheel of the pack lies in this path."""
+    """Return the component of a package whose wheel is in the pack.
+
+    Args:
+        file: the wheel, with its digest.
+        path: its path in the pack.
+    """
     name, version, _, _ = parse_wheel_filename(path.name)
     return Component(
         name=name,
@@ -145,7 +150,7 @@ def _hash(file: PackedFile) -> HashType:
 
 
 def _licences(declared: str) -> Iterable[License]:
-    """Return a declared licence; none if it is not known."""
+    """Return a declared licence as a list; an empty list if it is unknown."""
     if declared in _UNKNOWN:
         return []
     licence = LicenseFactory().make_from_string(

@@ -35,7 +35,7 @@ def install(
         folder: the unpacked pack.
         environment: the folder of the environment.
         say: prints a line.
-        check_space: refuses a folder without room for so many bytes.
+        check_space: raises `error` unless the disk of a folder has room for a number of bytes.
         error: the exception for a problem that the user can fix.
     """
     try:
@@ -78,7 +78,7 @@ def install(
 
 
 def _unpacked_size(wheels: Iterable[Path]) -> int:
-    """Return how many bytes the files in wheels have."""
+    """Return the total size, in bytes, of the files in wheels after they are unpacked."""
     size = 0
     for wheel in wheels:
         for entry in zipfile.ZipFile(wheel).infolist():
@@ -114,7 +114,7 @@ def _run(command: list[str]) -> subprocess.CompletedProcess[str]:
 
 
 def _failure_in_words(stderr: str, manifest: dict[str, Any]) -> str:
-    """Return pip's last errors, and for which machine the pack was made, a line each."""
+    """Return pip's last errors and the platform that the pack was made for, one per line."""
     errors = [f"pip: {line}" for line in stderr.splitlines() if line.startswith("ERROR")]
     lines = errors[-_MOST_ERRORS:]
     platforms = " ".join(manifest["platforms"])
@@ -123,7 +123,7 @@ def _failure_in_words(stderr: str, manifest: dict[str, Any]) -> str:
 
 
 def _next_commands(environment: Path, folder: Path, *, names: Iterable[str]) -> str:
-    """Return what can be run now, a line each.
+    """Return the commands that can be run now, one per line.
 
     Args:
         environment: the folder of the environment.

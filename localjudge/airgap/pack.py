@@ -219,11 +219,12 @@ def _check_names(files: Mapping[str, Path], sources: Mapping[str, Path], *, flag
 
     Args:
         files: the files by their names.
-        sources: those of the pack so far.
+        sources: the files already in the pack, by their names in it.
         flag: what asks for the files.
 
     Raises:
-        UsageError: there is a file of such a name already, or some systems cannot unpack it.
+        UsageError: the pack has a file with one of these names already, or a name that some systems cannot
+            unpack.
     """
     if files.keys() & sources.keys():
         raise UsageError(f"{flag}: a second one of this name; rename it")
@@ -233,10 +234,10 @@ def _check_names(files: Mapping[str, Path], sources: Mapping[str, Path], *, flag
 
 
 def _check_room(out: Path, sources: Mapping[str, Path], *, part_size: int) -> None:
-    """Check that a pack of these files has not too many parts, and that the disk has room for it.
+    """Check that a pack of these files stays below the limit of parts, and fits on the disk.
 
     Raises:
-        UsageError: it has, or the disk has none.
+        UsageError: it does not.
     """
     size = _total_size(sources)
     if size > part_size * _MOST_PARTS:
@@ -252,5 +253,5 @@ def _check_room(out: Path, sources: Mapping[str, Path], *, part_size: int) -> No
 
 
 def _total_size(sources: Mapping[str, Path]) -> int:
-    """Return how many bytes these files have together."""
+    """Return the total size of files in bytes."""
     return sum(file.stat().st_size for file in sources.values())

@@ -51,7 +51,7 @@ def write_beside(manifest: PackManifest, folder: Path) -> None:
 
 
 def _instructions(manifest: PackManifest) -> str:
-    """Return what a person reads who has got a pack."""
+    """Return the text of `README.txt`: how to check, unpack and use the pack."""
     return _README.format(
         version=manifest.version,
         python=manifest.python,
@@ -64,7 +64,7 @@ def _instructions(manifest: PackManifest) -> str:
 
 
 def _checksums(manifest: PackManifest, folder: Path) -> str:
-    """Return the SHA-256 of each file of the folder, a line each, as `sha256sum` reads them."""
+    """Return the SHA-256 of each file in the folder, one per line, in the format of `sha256sum`."""
     digests = {part.name: part.sha256 for part in manifest.parts}
     for file in folder.iterdir():
         if file.name not in digests:

@@ -31,7 +31,7 @@ def write_parts(
         sources: where each file lies on this machine, by its name in the pack.
         folder: the new folder of the parts.
         part_size: the size of a part in bytes.
-        report: receives how many bytes of the files are done.
+        report: receives the number of bytes that have been written.
 
     Returns:
         the parts, and the files in them.
@@ -65,11 +65,11 @@ def write_parts(
 
 
 def _digits_of_part_numbers(total: int, *, files: int, part_size: int) -> int:
-    """Return how many digits the number in the name of each part has.
+    """Return the number of digits of a part's number in its name.
 
     Args:
         total: the bytes of all files.
-        files: how many there are.
+        files: the number of files.
         part_size: the size of a part in bytes.
     """
     most_bytes = total + _MOST_OVERHEAD * (files + 5)  # 5 for the end of the archive

@@ -68,7 +68,7 @@ class Target:
 
 
 def _with_older(platform: str) -> list[str]:
-    """Return a glibc platform and those of older glibc, whose wheels it also runs (PEP 600); others alone."""
+    """Return the tags of wheels that run on a platform: for glibc, also those of older glibc (PEP 600)."""
     match = re.fullmatch(r"manylinux_2_(\d+)_(\w+)", platform)
     if match is None:
         return [platform]

@@ -50,7 +50,7 @@ BILL = "sbom.cdx.json"
 SUMS = "SHA256SUMS"
 """The digests of all files of the pack."""
 SIGNATURE = "SHA256SUMS.sig"
-"""The signature of these digests, if the pack is signed."""
+"""The signature of `SHA256SUMS`; only a signed pack has it."""
 RECIPES = ("Containerfile", "apptainer.def", "slurm-array.sh", "kubernetes-job.yaml")
 _CHECKED = (MANIFEST, "unpack.py", "README.txt", BILL) + RECIPES
 """The files beside the parts that are checked against the signed digests."""
@@ -383,10 +383,10 @@ def differing(manifest: dict[str, Any], folder: Path) -> list[str]:
 
 
 def _check_space(size: int, folder: Path) -> None:
-    """Make a folder, and check that it has room for so many bytes.
+    """Create a folder, and check that its disk has room for `size` bytes.
 
     Raises:
-        PackError: it has not.
+        PackError: the disk has less.
     """
     folder.mkdir(parents=True, exist_ok=True)
     free = shutil.disk_usage(folder).free

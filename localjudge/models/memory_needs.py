@@ -151,7 +151,7 @@ class _BatchLimits:
 
     @classmethod
     def of_gpu(cls, gpu_memory: int) -> _BatchLimits:
-        """Return the limits that vLLM chooses by default for a GPU with so many bytes."""
+        """Return vLLM's default limits for a GPU with `gpu_memory` bytes."""
         if gpu_memory >= 70 * GIB:
             return cls(tokens=16384, rows=1024)
         return cls(tokens=8192, rows=256)
